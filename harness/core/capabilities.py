@@ -1,0 +1,129 @@
+"""What an engine can be asked for: the vocabulary, degrees of support, and `@requires`.
+
+An engine declares every capability of its kind in engines.toml (a third party: in its adapter's `spec`). A claim without `@requires`
+is core: every engine of the kind owes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from packaging.version import InvalidVersion, Version
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+class Support(str, Enum):
+    """How far an engine offers a capability."""
+
+    FULL = "full"
+    """Offered: the claims that ask for it are judged."""
+    SINCE = "since"
+    """Offered from the version given; older ones are UNSUPPORTED."""
+    NOT_YET = "not_yet"
+    """Meant to come: the claims run and must fail (KNOWN); one that passes fails the run, so that the declaration is raised."""
+    NEVER = "never"
+    """Outside what the engine promises: UNSUPPORTED, with the reason."""
+
+
+class Transfer(str, Enum):
+    """Capabilities of a KV transfer manager (`transfer/...`)."""
+
+    PREFETCH_DEPTH = "prefetch_depth"
+    """How many prefetches may be outstanding; `value` is that number (1: a serial engine)."""
+    ABORT = "abort"
+    """`abort(request_id)` ends a request's transfer, queued or under way."""
+    COMPLETIONS = "completions"
+    """`completions()` reports the end of each started transfer, once."""
+    FAILURE_REASONS = "failure_reasons"
+    """A failed transfer is told apart from a miss, with a reason."""
+    INTEGRITY = "integrity"
+    """Changed bytes inside a payload of the right length are noticed."""
+    LAB = "lab"
+    """The engine offers a `Lab`: lag and failures inside it, on a virtual clock."""
+
+
+class ConnectorCap(str, Enum):
+    """Capabilities of a connector (`connector/...`)."""
+
+    MANY_READS = "many_reads"
+    """A payload can be got several times until it is discarded."""
+
+
+VOCABULARY: dict[str, type[Enum]] = {"transfer": Transfer, "connector": ConnectorCap}
+"""Kind to the enum of its capabilities. An engine declares each member; one left out is an error."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One engine's declaration of one capability."""
+
+    support: Support
+    reason: str = ""
+    since: str = ""
+    value: int | None = None
+
+    @classmethod
+    def parse(cls, where: str, raw: object) -> Declared:
+        """Read `"full"` or `{support=, reason=, since=, value=}`; `where` names the entry in the error."""
+        table = {"support": raw} if isinstance(raw, str) else raw
+        if not isinstance(table, Mapping) or "support" not in table:
+            raise ValueError(f'{where}: write "full" or a table with support = full | since | not_yet | never')
+        unknown = set(table) - {"support", "reason", "since", "value"}
+        if unknown:
+            raise ValueError(f"{where}: unknown keys {sorted(unknown)}")
+        try:
+            support = Support(table["support"])
+        except ValueError:
+            raise ValueError(f"{where}: support = {table['support']!r}; use full, since, not_yet or never") from None
+        declared = cls(support, table.get("reason", ""), str(table.get("since", "")), table.get("value"))
+        if support in (Support.NOT_YET, Support.NEVER) and not declared.reason:
+            raise ValueError(f"{where}: support = {support.value} needs a reason")
+        if support is Support.SINCE:
+            try:
+                Version(declared.since)
+            except InvalidVersion:
+                raise ValueError(f"{where}: support = since needs since = a version, got {declared.since!r}") from None
+        return declared
+
+    def refusal(self, version: str | None) -> str | None:
+        """Why a claim that asks for this is UNSUPPORTED on an engine of this version, or None."""
+        if self.support is Support.NEVER:
+            return self.reason
+        if self.support is Support.SINCE and version is not None and Version(version) < Version(self.since):
+            return f"since {self.since}; this is {version}"
+        return None
+
+
+def parse_capabilities(engine: str, kind: str, raw: Mapping[str, object]) -> dict[str, Declared]:
+    """Read an engine's whole table; raises ValueError for one undeclared, unknown or malformed."""
+    names = [member.value for member in VOCABULARY[kind]]
+    unknown = sorted(set(raw) - set(names))
+    if unknown:
+        raise ValueError(f"{engine}: unknown capabilities {unknown}; those of kind {kind} are {names}")
+    missing = [name for name in names if name not in raw]
+    if missing:
+        raise ValueError(f"{engine}: undeclared capabilities {missing}; declare each as full, since, not_yet or never")
+    return {name: Declared.parse(f"{engine}: capabilities.{name}", raw[name]) for name in names}
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What one test asks of an engine: a capability and, where it counts something, the number."""
+
+    capability: str
+    value: int | None = None
+
+
+def requires(capability: Enum, *, value: int | None = None) -> Callable[[Test], Test]:
+    """Judge the test only on engines that declare `capability` (with exactly `value`, where given)."""
+
+    def mark(test: Test) -> Test:
+        asked = getattr(test, "assay_requires", ())
+        test.assay_requires = (*asked, Requirement(capability.value, value))  # type: ignore[attr-defined]
+        return test
+
+    return mark

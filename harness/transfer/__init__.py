@@ -1,0 +1,1 @@
+"""Kind `transfer`: a KV cache handed from one stage to another through a connector."""
