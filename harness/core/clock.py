@@ -70,26 +70,34 @@ class SystemClock:
 class _Waiter:
     __slots__ = ("deadline", "ready")
 
-    def __init__(self, ready: Predicate, deadline: float | None) -> None:
+    def __init__(self, ready: Predicate, deadline: int | None) -> None:
         self.ready, self.deadline = ready, deadline
+
+
+def _nanoseconds(seconds: float) -> int:
+    """Whole nanoseconds, at least one for any positive time, so that a wait in a loop cannot stand still."""
+    return max(1, round(seconds * 1e9)) if seconds > 0 else 0
 
 
 class VirtualClock:
     """Time that passes only when nobody has anything left to do.
 
-    The thread that made the clock participates; a worker joins with `participant()`. A participant that is not inside `wait` is taken to be running,
-    so time stands still. Predicates are read under the clock's lock: keep them short and take no lock in them.
+    The thread that made the clock participates; a worker joins with `participant()`, and whoever starts a worker goes on only once it
+    has joined: until then the clock does not know that somebody works. A participant that is not inside `wait` is taken to be running,
+    so time stands still. Participants are counted, not named: a thread that waits on behalf of one that blocks elsewhere stands in for
+    it. Predicates are read under the clock's lock: keep them short and take no lock in them. Time is kept in whole nanoseconds, so that
+    ten single ticks are ten ticks.
     """
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self._now = 0
         self._changed = threading.Condition()
         self._participants = 1
         self._waiters: list[_Waiter] = []
         self._advancing = False
 
     def now(self) -> float:
-        return self._now
+        return self._now / 1e9
 
     def notify(self) -> None:
         with self._changed:
@@ -108,7 +116,7 @@ class VirtualClock:
 
     def wait(self, ready: Predicate, timeout: float | None = None, *, idle: bool = False) -> bool:
         with self._changed:
-            waiter = _Waiter(ready, None if timeout is None else self._now + timeout)
+            waiter = _Waiter(ready, None if timeout is None else self._now + _nanoseconds(timeout))
             self._waiters.append(waiter)
             self._changed.notify_all()
             try:
@@ -121,8 +129,10 @@ class VirtualClock:
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass; returns once every other participant waits beyond that. Call it from a participant outside `wait`."""
+        if seconds < 0:
+            raise ValueError(f"time does not run backwards: advance({seconds})")
         with self._changed:
-            target = self._now + seconds
+            target = self._now + _nanoseconds(seconds)
             self._advancing = True
             try:
                 while True:
@@ -142,9 +152,7 @@ class VirtualClock:
 
     def _settled(self, besides: int = 0) -> bool:
         """Whether all participants but `besides` wait for something that is neither ready nor due."""
-        return len(self._waiters) >= self._participants - besides and not any(
-            w.ready() or self._expired(w) for w in self._waiters
-        )
+        return len(self._waiters) >= self._participants - besides and not any(w.ready() or self._expired(w) for w in self._waiters)
 
     def _jump(self, idle: bool) -> bool:
         """Move to the earliest deadline if all wait; True if time moved."""
@@ -154,7 +162,7 @@ class VirtualClock:
         if not deadlines:
             if idle:
                 return False
-            raise Deadlock(f"all {self._participants} participants wait at t = {self._now:.3f} s and no deadline is left")
+            raise Deadlock(f"all {self._participants} participants wait at t = {self.now():.3f} s and no deadline is left")
         self._now = min(deadlines)
         self._changed.notify_all()
         return True

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -86,23 +82,3 @@ class DeadlineMissed(ClaimBroken):
 
 class Unavailable(Exception):
     """Raised by an adapter's `build` for what only a build can know (gated weights, capacity). The reason is its text."""
-
-
-@dataclass
-class CallLimit:
-    """How long one engine call may take, in seconds of wall time."""
-
-    seconds: float = 30.0
-
-
-CALL_LIMIT: ContextVar[CallLimit] = ContextVar("assay_call_limit")
-
-
-@contextmanager
-def call_limit(seconds: float) -> Iterator[None]:
-    """Engine calls inside the block must return within `seconds`."""
-    token = CALL_LIMIT.set(CallLimit(seconds))
-    try:
-        yield
-    finally:
-        CALL_LIMIT.reset(token)

@@ -1,0 +1,143 @@
+"""Cards, hardware classes and the fingerprint of the machine.
+
+Cards are read from the driver's `nvidia-smi`, not from CUDA: asking CUDA would start it, and a process must choose its cards before that.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+
+from harness.core.names import unknown
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class CardClass:
+    """A requirement, not a product name: a card of at least this compute capability generation and memory (GB, as sold) meets it."""
+
+    compute_capability: tuple[int, int]
+    memory_gb: int
+
+
+CARD_CLASSES = {
+    "L4": CardClass((8, 9), 24),
+    "H100": CardClass((9, 0), 80),
+    "H200": CardClass((9, 0), 141),
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One visible card. `memory_mib` is what the driver reports; clocks are MHz as found."""
+
+    index: int
+    name: str
+    compute_capability: tuple[int, int]
+    memory_mib: int
+    driver: str
+    sm_clock: str
+    memory_clock: str
+
+    def meets(self, card_class: str) -> bool:
+        """Whether the card is of the class; the driver reports up to 7 % less memory than a card is sold with."""
+        want = CARD_CLASSES[card_class]
+        return self.compute_capability == want.compute_capability and self.memory_mib * 2**20 >= 0.93 * want.memory_gb * 1e9
+
+
+_QUERY = "index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.mem"
+
+
+@cache
+def cards() -> tuple[Card, ...]:
+    """The cards that this process may use: what the driver lists, cut to CUDA_VISIBLE_DEVICES where that holds indices."""
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return ()
+    asked = subprocess.run(
+        [smi, f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=30, check=False
+    )
+    found = parse_cards(asked.stdout) if asked.returncode == 0 else ()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return found
+    wanted = [v.strip() for v in visible.split(",") if v.strip()]
+    return tuple(c for c in found if str(c.index) in wanted) if all(v.isdigit() for v in wanted) else found[: len(wanted)]
+
+
+def parse_cards(listing: str) -> tuple[Card, ...]:
+    """Cards from `nvidia-smi`'s CSV listing of index, name, compute_cap, memory.total (MiB), driver_version, clocks.sm, clocks.mem."""
+    found = []
+    for row in csv.reader(listing.splitlines(), skipinitialspace=True):
+        if len(row) == 7:
+            major, _, minor = row[2].partition(".")
+            found.append(Card(int(row[0]), row[1], (int(major), int(minor or 0)), int(row[3]), row[4], row[5], row[6]))
+    return tuple(found)
+
+
+def shortage(platform_name: str | None, card_class: str | None, num_cards: int) -> str | None:
+    """Why this machine cannot give `num_cards` cards of the class, or None."""
+    if platform_name is None:
+        return None
+    if platform_name != "cuda":
+        return unknown("platform", platform_name, ["cuda"])
+    have = cards()
+    if not have:
+        return "no CUDA device (nvidia-smi lists none)"
+    fit = [c for c in have if card_class is None or c.meets(card_class)]
+    if len(fit) < num_cards:
+        names = ", ".join(sorted({c.name for c in have}))
+        return f"needs {num_cards} card(s) of class {card_class or 'any'}; {len(fit)} of {len(have)} here fit ({names})"
+    return None
+
+
+def fingerprint() -> dict[str, object]:
+    """What the numbers of a run depend on: processor, cards, driver, CUDA libraries, package versions. Reads, and starts nothing."""
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1),
+        "cards": [vars(c) | {"compute_capability": ".".join(map(str, c.compute_capability))} for c in cards()],
+        "cuda": _cuda_versions(),
+        "packages": _versions("torch", "numpy", "transformers", "huggingface_hub", "safetensors", "pytest", "pytest-xdist", "hypothesis"),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as info:
+            return next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), platform.machine())
+    except OSError:
+        return platform.processor() or platform.machine()
+
+
+def _cuda_versions() -> dict[str, str]:
+    """Versions of CUDA, cuBLAS and cuDNN as torch carries them; empty for a CPU build."""
+    import torch
+
+    if torch.version.cuda is None:
+        return {}
+    wheels = {d.metadata["Name"]: d.version for d in metadata.distributions() if (d.metadata["Name"] or "").startswith("nvidia-")}
+    cublas = next((v for n, v in wheels.items() if n.startswith("nvidia-cublas")), "")
+    return {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version()), "cublas": cublas}
+
+
+def _versions(*names: str) -> dict[str, str]:
+    return {name: v for name in names if (v := installed_version(name)) is not None}
+
+
+def installed_version(distribution: str) -> str | None:
+    """The installed version of a distribution, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,129 @@
+"""The one object through which a check compares: it counts what was compared, and turns a difference into a finding.
+
+A test that ends without a comparison is VACUOUS, and so is one whose path under test was never taken (`taken`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.core.bits import first_divergence
+from harness.core.verdict import ClaimBroken, Inconclusive, Vacuous
+
+Trace = Mapping[str, Any]
+"""What one run left behind: labels to tensors, or to values with `==`, in the order they came."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that a check measured or counted."""
+
+    name: str
+    value: float
+    unit: str
+    bound: float | None = None
+
+
+@dataclass
+class Judge:
+    """The record of one test. `stimulus` and `control` are lines of the failure text."""
+
+    seed: int = 0
+    stimulus: str = ""
+    control: str = ""
+    comparisons: int = 0
+    figures: list[Figure] = field(default_factory=list)
+    traces: dict[Any, Trace] = field(default_factory=dict)
+
+    def same_bits(self, got: torch.Tensor | None, expected: torch.Tensor, what: str, *, source: str, axes: Sequence[str] = ()) -> None:
+        """`got` holds the expected bits, shape and dtype, all finite. `source` says where the expected bits come from."""
+        __tracebackhide__ = True
+        if got is None:
+            raise ClaimBroken("PAYLOAD BROKEN", got=f"{what}: nothing", expected=f"a tensor, from {source}")
+        self.comparisons += expected.numel()
+        found = first_divergence(got, expected)
+        if found is None:
+            return
+        place = f"{what}[{found.at(axes)}] = " if found.index else f"{what} of "
+        raise ClaimBroken("BITS DIFFER", got=f"{place}{found.got}", expected=f"{found.expected}, from {source}", extent=found.extent())
+
+    def equal(self, got: Any, expected: Any, what: str, *, source: str = "") -> None:
+        """Integers, tokens, enums, booleans and containers of them are equal, and of one type."""
+        __tracebackhide__ = True
+        self.comparisons += 1
+        if type(got) is not type(expected) or got != expected:
+            origin = f", from {source}" if source else ""
+            raise ClaimBroken("WRONG ANSWER", got=f"{what} = {_short(got)}", expected=f"{_short(expected)}{origin}")
+
+    def demand(self, holds: bool, *, got: str, expected: str) -> None:
+        """A condition that is no equality. `got` and `expected` say what was seen and what the claim asks for."""
+        __tracebackhide__ = True
+        self.comparisons += 1
+        if not holds:
+            raise ClaimBroken("WRONG ANSWER", got=got, expected=expected)
+
+    def differ(self, got: torch.Tensor, other: torch.Tensor, what: str) -> None:
+        """The positive twin: the stimulus must show here. If it does not, a check of "unaffected" would see nothing: VACUOUS."""
+        __tracebackhide__ = True
+        self.comparisons += other.numel()
+        if first_divergence(got, other) is None:
+            raise Vacuous("STIMULUS INVISIBLE", got=f"{what} are the same bits", expected="a difference, or the check sees nothing")
+
+    def taken(self, times: int, what: str) -> None:
+        """The path under test was taken at least once, else VACUOUS."""
+        __tracebackhide__ = True
+        if times < 1:
+            raise Vacuous("PATH NOT TAKEN", got=f"{what}: {times} times", expected="at least once")
+
+    def figure(self, name: str, value: float, unit: str, bound: float | None = None) -> None:
+        """Record a number with its unit and, where there is one, the bound that it is held to."""
+        self.figures.append(Figure(name, value, unit, bound))
+
+    def controlled(self, key: Any, untouched: Callable[[], Trace], touched: Callable[[], Trace]) -> tuple[Trace, Trace]:
+        """A, B, A: run `untouched`, `touched`, `untouched`; INCONCLUSIVE if both A runs differ anywhere. Returns (A, B).
+
+        The first A is kept per stimulus `key` for later checks on the same engine; the second is always run.
+        """
+        __tracebackhide__ = True
+        first = self.traces.get(key)
+        if first is None:
+            first = self.traces[key] = untouched()
+        result = touched()
+        again = untouched()
+        place = first_difference(again, first)
+        if place is not None:
+            self.traces.pop(key, None)
+            self.control = "A, B, A: the two A runs differ"
+            raise Inconclusive("CONTROL DIFFERS", got=f"the second A run at {place}", expected="the first A run, bit for bit")
+        self.control = f"A, B, A: both A runs identical over {len(first)} records"
+        return first, result
+
+    def close(self) -> None:
+        """End of the test: VACUOUS if nothing was compared."""
+        __tracebackhide__ = True
+        if self.comparisons == 0:
+            raise Vacuous("NOTHING COMPARED", got="0 values compared", expected="at least one")
+
+
+def first_difference(got: Trace, expected: Trace) -> str | None:
+    """Where two traces first differ, or None; a record that one of them lacks is a difference."""
+    for label in [*expected, *(k for k in got if k not in expected)]:
+        if label not in got or label not in expected:
+            return f"{label} (only in one of them)"
+        here, there = got[label], expected[label]
+        if isinstance(here, torch.Tensor) and isinstance(there, torch.Tensor):
+            found = first_divergence(here, there)
+            if found is not None:
+                return f"{label}[{found.at()}]: {found.got}, not {found.expected}"
+        elif type(here) is not type(there) or here != there:
+            return f"{label}: {_short(here)}, not {_short(there)}"
+    return None
+
+
+def _short(value: Any, limit: int = 160) -> str:
+    text = str(value) if isinstance(value, str) and hasattr(value, "name") else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."

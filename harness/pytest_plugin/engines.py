@@ -1,0 +1,209 @@
+"""Engines during a run: booted once and shared, one at a time, closed whatever happens; and the fixtures that hand them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from harness.core import determinism, guard
+from harness.core.clock import SystemClock, VirtualClock
+from harness.core.judge import Judge
+from harness.core.verdict import Finding, Leak, Unavailable, Verdict
+from harness.pytest_plugin.routing import refusal
+from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT, Case, Run
+
+_DEPLOYS = ("deploy", "connector")
+"""Methods of an engine whose results are engines in their own right, guarded like it."""
+
+
+class Pool:
+    """The one engine that is booted, and the fault that is planted under it."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._case: Case | None = None
+        self._engine: guard.Guarded | None = None
+        self._planted = ExitStack()
+        self._fault: str | None = None
+
+    def shared(self, case: Case) -> guard.Guarded:
+        """The engine of the case, booted if it is not the one that is up."""
+        if self._engine is None or self._case is None or self._case.id != case.id:
+            self.close()
+            self._engine, self._case = self.build(case, {}), case
+        return self._engine
+
+    def build(self, case: Case, options: dict[str, str]) -> guard.Guarded:
+        """A new engine that the caller closes. Raises a finding if the build fails, Unavailable if it cannot be had here."""
+        self._plant(case)
+        determinism.apply(determinism.Policy(), self._run.seed)
+        config = case.selection.config(case.profile, self._run.seed)
+        for name, value in options.items():
+            if name not in config.options:
+                raise KeyError(f"{case.selection.spec.name} has no option {name!r}")
+            config = type(config)(config.profile, config.device, {**config.options, name: value}, config.seed)
+        clock = VirtualClock() if case.selection.spec.reference else SystemClock()
+        self._run.boots[case.label] += 1
+        engine = _build(case, config, clock, self._run.deadline)
+        return guard.Guarded(engine, self._run.deadline, _DEPLOYS)
+
+    def close(self) -> None:
+        """Close the shared engine and take the fault out again."""
+        engine, self._engine = self._engine, None
+        case, self._case = self._case, None
+        if case is not None:
+            self._run.traces.pop(case.label, None)
+        try:
+            if engine is not None:
+                engine.close()
+        finally:
+            self._fault = None
+            self._planted.close()
+
+    def _plant(self, case: Case) -> None:
+        wanted = case.fault.name if case.fault else None
+        if wanted != self._fault:
+            self._planted.close()
+            if case.fault:
+                self._planted.enter_context(case.fault.planted())
+            self._fault = wanted
+
+
+def _build(case: Case, config: Any, clock: Any, deadline: float) -> Any:
+    """Unavailable must not be taken for a failure of the engine, so it is carried around the guard."""
+    adapter = case.selection.spec.load()
+
+    def build() -> Any:
+        try:
+            return adapter.build(config, clock)
+        except Unavailable as reason:
+            return reason
+
+    built = guard.call("build", build, deadline=max(deadline, 600.0))
+    if isinstance(built, Unavailable):
+        raise built
+    return built
+
+
+POOL = pytest.StashKey[Pool]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[POOL] = Pool(config.stash[RUN])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Also after Ctrl-C: pytest has torn the fixtures down, and the shared engine goes last."""
+    if POOL in session.config.stash:
+        session.config.stash[POOL].close()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    case = item.stash.get(CASE, None)
+    if case is None:
+        return
+    if case.unavailable:
+        skip(item, Verdict.UNAVAILABLE, case.unavailable)
+    why = refusal(item, case)
+    if why:
+        skip(item, Verdict.UNSUPPORTED, why)
+
+
+def skip(item: pytest.Item, verdict: Verdict, reason: str) -> None:
+    """End the item with a verdict that is a skip."""
+    item.stash[VERDICT], item.stash[REASON] = verdict, reason
+    pytest.skip(f"{verdict}: {reason}")
+
+
+def _boot(request: pytest.FixtureRequest, boot: Callable[[], guard.Guarded]) -> guard.Guarded:
+    try:
+        return boot()
+    except Unavailable as reason:
+        skip(request.node, Verdict.UNAVAILABLE, str(reason))
+        raise AssertionError("skip returned") from None
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Iterator[guard.Guarded]:
+    """The engine under test, shared with the tests of the same case. What it held before the test, it must hold after it."""
+    pool = request.config.stash[POOL]
+    up = _boot(request, lambda: pool.shared(request.param))
+    before = dict(up.usage())
+    yield up
+    try:
+        check_usage("engine", before, dict(up.usage()))
+    except Finding:
+        pool.close()
+        raise
+
+
+@pytest.fixture
+def fresh_engine(request: pytest.FixtureRequest, build_engine: Callable[..., guard.Guarded]) -> guard.Guarded:
+    """An engine that no test has touched; the shared one is closed first."""
+    return build_engine()
+
+
+@pytest.fixture
+def build_engine(request: pytest.FixtureRequest) -> Iterator[Callable[..., guard.Guarded]]:
+    """A function that boots an engine of the case with the options given: `build_engine(connector="memory")`.
+
+    For tests with arms of their own or restarts. The shared engine is closed first; each engine built is closed at the end, the last first. Close
+    one before you build the next where the two do not fit beside each other.
+    """
+    pool = request.config.stash[POOL]
+    case = request.node.stash[CASE]
+    pool.close()
+    with ExitStack() as built:
+
+        def build(**options: str) -> guard.Guarded:
+            up = _boot(request, lambda: pool.build(case, options))
+            built.callback(up.close)
+            return up
+
+        yield build
+    pool.close()
+
+
+@pytest.fixture
+def judge(request: pytest.FixtureRequest) -> Judge:
+    """Compares, counts what was compared, and finds."""
+    run = request.config.stash[RUN]
+    case = request.node.stash[CASE]
+    return Judge(seed=run.seed, traces=run.traces.setdefault(case.label, {}))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's one seed."""
+    return request.config.stash[RUN].seed
+
+
+Watch = Callable[[str, Any], Any]
+WATCHED = pytest.StashKey[list[tuple[str, Any, dict[str, int]]]]()
+
+
+@pytest.fixture
+def watch(request: pytest.FixtureRequest) -> Watch:
+    """`watch(label, thing)`: what `thing.usage()` says now it must say again when the test body ends. Returns the thing."""
+    watched = request.node.stash.setdefault(WATCHED, [])
+
+    def start(label: str, thing: Any) -> Any:
+        watched.append((label, thing, dict(thing.usage())))
+        return thing
+
+    return start
+
+
+def check_usage(label: str, before: dict[str, int], after: dict[str, int]) -> None:
+    """Raise Leak, and say which counter is off, unless both are equal."""
+    __tracebackhide__ = True
+    off = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
+    if off:
+        got = ", ".join(f"{k} {after.get(k)}" for k in off)
+        want = ", ".join(f"{k} {before.get(k)}" for k in off)
+        raise Leak("LEAK", got=f"{label} holds {got} after the test", expected=f"{want}, as before it")

@@ -1,0 +1,107 @@
+"""Expected failures: ci/known_failures.toml and capabilities declared NOT_YET."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.verdict import Verdict
+from harness.pytest_plugin.state import CASE, CLAIM
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """One entry. `versions` lists the engine's versions that it was seen on; dates are ISO; `issue` is a link."""
+
+    engine: str
+    versions: tuple[str, ...]
+    claim: str
+    verdict: Verdict
+    evidence: str
+    issue: str
+    owner: str
+    opened: datetime.date
+    look_again: datetime.date
+
+    @classmethod
+    def parse(cls, where: str, table: Mapping[str, Any]) -> KnownFailure:
+        """Raises ValueError that names the entry and the key."""
+        names = {f.name for f in fields(cls)}
+        if set(table) != names:
+            raise ValueError(f"{where}: missing {sorted(names - set(table))}, unknown {sorted(set(table) - names)}")
+        verdict = Verdict(table["verdict"])
+        if not verdict.fails_the_run or verdict is Verdict.ERROR:
+            raise ValueError(f"{where}: verdict {verdict}: an engine's known failure is FAIL, INCONCLUSIVE or VACUOUS")
+        for key in ("opened", "look_again"):
+            if not isinstance(table[key], datetime.date):
+                raise ValueError(f"{where}: {key} = {table[key]!r}: write a date, as in 2026-12-31 without quotes")
+        if not table["evidence"].strip():
+            raise ValueError(f"{where}: evidence is empty; say what was seen, on what machine")
+        return cls(**{**table, "versions": tuple(table["versions"]), "verdict": verdict})
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A failure that is expected of an item: with which verdicts, why, and what to change once it passes."""
+
+    verdicts: frozenset[Verdict]
+    reason: str
+    remedy: str
+    strict: bool = True
+
+
+def load(path: Path) -> list[KnownFailure]:
+    """The entries of a file; none where there is no file. Raises ValueError that names the file and the entry."""
+    if not path.exists():
+        return []
+    try:
+        with path.open("rb") as file:
+            tables = tomllib.load(file).get("failure", [])
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{path}: {wrong}") from None
+    return [KnownFailure.parse(f"{path}: failure {i + 1}", table) for i, table in enumerate(tables)]
+
+
+KNOWN = pytest.StashKey[list[KnownFailure]]()
+
+
+def known_failures(config: pytest.Config) -> list[KnownFailure]:
+    """The run's known failures, read once."""
+    if KNOWN not in config.stash:
+        try:
+            config.stash[KNOWN] = load(config.rootpath / config.getini("assay_known_failures"))
+        except ValueError as wrong:
+            raise pytest.UsageError(str(wrong)) from None
+    return config.stash[KNOWN]
+
+
+def expectation(item: pytest.Item, not_yet: str | None) -> Expectation | None:
+    """What failure is expected of the item, or None. `not_yet` is the reason of a capability declared so."""
+    spec, claim = item.stash[CASE].selection.spec, item.stash[CLAIM]
+    if not_yet is not None:
+        return Expectation(
+            frozenset({Verdict.FAIL, Verdict.VACUOUS}),
+            f"not yet: {not_yet}",
+            f"raise the capability of {spec.name} in engines.toml from not_yet",
+        )
+    for entry in known_failures(item.config):
+        if entry.engine == spec.name and entry.claim == claim.id and spec.version in entry.versions:
+            return Expectation(
+                frozenset({entry.verdict}),
+                f"{entry.issue}: {entry.evidence}",
+                f"delete the entry of {claim.id} on {spec.name} {spec.version} from {item.config.getini('assay_known_failures')}",
+                # An engine that does not repeat itself may do so by luck.
+                strict=entry.verdict is not Verdict.INCONCLUSIVE,
+            )
+    return None

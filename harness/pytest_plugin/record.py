@@ -1,0 +1,155 @@
+"""What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
+
+Schema 1. A result's properties are text, numbers as they are: schema, test, claim, level, engine, version, profile, options, fault, verdict, reason, figures (JSON:
+a list of name, value, unit, bound), seed, control, replay. The last report of a test holds its final ones.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from _pytest.junitxml import xml_key
+
+from harness import tables
+from harness.core import determinism
+from harness.core.devices import fingerprint
+from harness.core.judge import Judge
+from harness.core.verdict import Finding, Verdict
+from harness.pytest_plugin import text
+from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
+
+SCHEMA = 1
+EXIT_STATUS = pytest.StashKey[int]()
+COUNTS = pytest.StashKey[dict[tuple[str, str], Counter[str]]]()
+"""(kind, engine@profile) to the number of each verdict."""
+
+
+def attach(item: pytest.Item, finding: Finding | None) -> None:
+    """Put the item's properties on it, in place of those of an earlier phase."""
+    case, claim, run = item.stash[CASE], item.stash[CLAIM], item.config.stash[RUN]
+    judge = getattr(item, "funcargs", {}).get("judge")
+    judge = judge if isinstance(judge, Judge) else Judge()
+    reason = item.stash.get(REASON, "") or (f"{finding.headline}: {finding.got}" if finding else "")
+    values: dict[str, object] = {
+        "schema": SCHEMA,
+        "test": text.clean_nodeid(item.nodeid),
+        "claim": claim.id,
+        "level": str(claim.level.value),
+        "engine": case.selection.spec.name,
+        "version": case.selection.spec.version or "",
+        "profile": case.profile.name,
+        "options": ",".join(f"{k}={v}" for k, v in case.selection.options.items()),
+        "fault": case.fault.name if case.fault else "",
+        "verdict": str(item.stash[VERDICT].value),
+        "reason": reason,
+        "figures": json.dumps([asdict(f) for f in judge.figures]),
+        "seed": run.seed,
+        "control": judge.control,
+        "replay": text.replay(item),
+    }
+    item.user_properties[:] = [p for p in item.user_properties if p[0] not in values] + list(values.items())
+
+
+def session_record(config: pytest.Config) -> dict[str, object]:
+    """What the whole run depended on."""
+    run = config.stash[RUN]
+    return {
+        "$report_type": "AssaySession",
+        "schema": SCHEMA,
+        "command": shlex.join(["pytest", *config.invocation_params.args]),
+        "seed": run.seed,
+        "commit": _commit(config),
+        "machine": fingerprint(),
+        "determinism": {"asked": asdict(determinism.Policy()), "in_force": determinism.in_force()},
+        "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
+        "unavailable": run.unavailable,
+        "boots": dict(run.boots),
+        "verdicts": [
+            {"kind": kind, "engine": engine, **counts} for (kind, engine), counts in sorted(config.stash[COUNTS].items())
+        ],
+    }
+
+
+def _commit(config: pytest.Config) -> str:
+    """The checkout's commit, `+` if it has changes; empty outside a checkout."""
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=40", "--exclude=*"],
+        cwd=config.rootpath, capture_output=True, text=True, check=False,
+    )
+    return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+class Recorder:
+    """Gathers the last properties of every test where all reports arrive, and writes the session's record and table."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._last: dict[str, dict[str, Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # Set-up, call and teardown each bring a report; the last one that holds a verdict decides.
+        properties = dict(report.user_properties)
+        if "verdict" in properties:
+            self._last[properties["test"]] = properties
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        counts = self._config.stash[COUNTS]
+        for properties in self._last.values():
+            options = f":{properties['options']}" if properties["options"] else ""
+            case = f"{properties['engine']}{options}@{properties['profile']}"
+            counts[properties["engine"].partition("/")[0], case][properties["verdict"]] += 1
+        judged = sum(n for c in counts.values() for verdict, n in c.items() if Verdict(verdict).judged)
+        if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
+            # All skipped: nobody learned anything, so this must not look like success.
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        counts = self._config.stash[COUNTS]
+        if counts:
+            tables.show_verdicts(counts, self._config.stash[RUN].unavailable, terminalreporter)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._config.stash[RUN].boots.update(getattr(node, "workeroutput", {}).get("assay_boots", {}))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COUNTS] = defaultdict(Counter)
+    config.stash[EXIT_STATUS] = 0
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), "assay-recorder")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """After everybody else: a worker reports its boots, the main process writes the session's record into both files."""
+    config = session.config
+    if hasattr(config, "workerinput"):
+        config.workeroutput["assay_boots"] = dict(config.stash[RUN].boots)
+    elif not config.option.collectonly and not config.option.plan:
+        _write_session(config)
+    result = yield
+    config.stash[EXIT_STATUS] = int(session.exitstatus)
+    return result
+
+
+def _write_session(config: pytest.Config) -> None:
+    log = getattr(config, "_report_log_plugin", None)
+    junit = config.stash.get(xml_key, None)
+    if log is None and junit is None:
+        return
+    record = session_record(config)
+    if log is not None:
+        # pytest-reportlog writes reports only; its writer is the one way to add a line of another type to its file.
+        log._write_json_data(record)
+    if junit is not None:
+        junit.add_global_property("assay", json.dumps(record))

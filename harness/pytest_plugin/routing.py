@@ -1,0 +1,153 @@
+"""From a collected function to items: its claim, its kind, the engines it runs on, their marks, and the worker that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import markers
+from harness.core.capabilities import Requirement, Support
+from harness.core.claims import Claim
+from harness.core.names import unknown
+from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
+
+ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine")
+"""A test that takes one of these is judged on engines, and must carry a claim."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in markers.MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    fixture = next((name for name in ENGINE_FIXTURES if name in metafunc.fixturenames), None)
+    if fixture is None:
+        return
+    run = metafunc.config.stash[RUN]
+    kind = _kind(metafunc)
+    claim = _claim(metafunc)
+    _check_requirements(metafunc, kind)
+    cases = list(_cases(run, kind, claim))
+    # pytest makes a skipped test of an empty list; None stands for it, and is deselected below.
+    params = [pytest.param(case, id=case.id, marks=_marks(case)) for case in cases] or [pytest.param(None, id="none")]
+    metafunc.parametrize(fixture, params, indirect=True)
+
+
+def _cases(run: Run, kind: str, claim: Claim) -> Iterator[Case]:
+    """Whole engines; or, when faults are planted, the reference engine once for each fault that this claim is there to catch."""
+    faults = run.prove if run.prove is not None else [run.fault]
+    for case in run.cases(kind):
+        for fault in faults:
+            if fault is None:
+                yield case
+            elif fault.kind == kind and case.selection.spec.reference and not case.unavailable:
+                if run.fault or not fault.claims or claim.id in fault.claims:
+                    yield Case(case.selection, case.profile, fault)
+
+
+def _kind(metafunc: pytest.Metafunc) -> str:
+    """A mark of a kind on the module or function, else the folder that the module lies in."""
+    marked = [m.name for m in metafunc.definition.iter_markers() if m.name in markers.KINDS]
+    kind = marked[0] if marked else Path(metafunc.module.__file__ or "").parent.name
+    if kind not in markers.KINDS:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: put the file under suites/<kind>/ or mark it with its kind: {unknown('kind', kind, markers.KINDS)}"
+        )
+    return kind
+
+
+def _claim(metafunc: pytest.Metafunc) -> Claim:
+    claim: Claim | None = getattr(metafunc.function, "assay_claim", None)
+    if claim is None:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: no @claim; every test of a suite carries exactly one")
+    if not claim.sentence:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: no docstring; its first line is the sentence of {claim.id}")
+    return claim
+
+
+def _check_requirements(metafunc: pytest.Metafunc, kind: str) -> None:
+    from harness.core.capabilities import VOCABULARY
+
+    known = [member.value for member in VOCABULARY.get(kind, ())]
+    for asked in requirements(metafunc.function):
+        if asked.capability not in known:
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: {unknown(f'{kind} capability', asked.capability, known)}")
+
+
+def requirements(function: object) -> tuple[Requirement, ...]:
+    """What a test asks of an engine beyond the core."""
+    return getattr(function, "assay_requires", ())
+
+
+def refusal(item: pytest.Item, case: Case) -> str | None:
+    """Why the item is UNSUPPORTED on its engine, or None."""
+    spec = case.selection.spec
+    for asked in requirements(getattr(item, "function", None)):
+        declared = spec.capabilities[asked.capability]
+        why = declared.refusal(spec.version)
+        if why:
+            return f"{asked.capability}: {why}"
+        if asked.value is not None and declared.value != asked.value:
+            return f"{asked.capability}: the claim is about {asked.value}, {spec.name} declares {declared.value}"
+    return None
+
+
+def not_yet(item: pytest.Item, case: Case) -> str | None:
+    """The reason of a capability that the item asks for and the engine declares NOT_YET, or None."""
+    declared = [case.selection.spec.capabilities[asked.capability] for asked in requirements(getattr(item, "function", None))]
+    return next((d.reason for d in declared if d.support is Support.NOT_YET), None)
+
+
+def _marks(case: Case) -> list[pytest.MarkDecorator]:
+    profile = case.profile
+    names = markers.profile_mark_names(
+        profile.name, platform=profile.platform, card_class=profile.card_class, num_cards=profile.num_cards
+    )
+    names += [case.selection.spec.kind, *profile.marks]
+    for name in names:
+        if name not in markers.MARKS:
+            raise pytest.UsageError(f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}")
+    return [getattr(pytest.mark, name) for name in names]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash[RUN]
+    seen: dict[str, str] = {}
+    idle = []
+    for item in items:
+        params = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
+        fixture = next((f for f in ENGINE_FIXTURES if params and f in params), None)
+        if fixture is None:
+            continue
+        case = params[fixture]
+        if case is None:
+            idle.append(item)
+            continue
+        item.stash[CASE], item.stash[CLAIM] = case, item.function.assay_claim  # type: ignore[attr-defined]
+        item.add_marker(pytest.mark.xdist_group(case.group))
+        _check_unique(item, seen)
+    if idle:
+        # No engine of their kind is asked for and here; the header says once what is not available, and why.
+        config.hook.pytest_deselected(items=idle)
+        items[:] = [item for item in items if item not in idle]
+    # One engine is booted at a time, so what shares a boot runs together. The sort is stable: within a boot the written order stays.
+    faults = {f.name: i for i, f in enumerate(run.prove or [])}
+    labels = {s.label: i for i, s in enumerate(run.selections)}
+    items.sort(key=lambda item: _order(item.stash.get(CASE, None), faults, labels))
+
+
+def _order(case: Case | None, faults: dict[str, int], labels: dict[str, int]) -> tuple[int, int, str]:
+    if case is None:
+        return (-1, -1, "")
+    return (faults.get(case.fault.name, 0) if case.fault else 0, labels[case.selection.label], case.profile.name)
+
+
+def _check_unique(item: pytest.Item, seen: dict[str, str]) -> None:
+    claim = item.stash[CLAIM]
+    test = item.nodeid.partition("[")[0]
+    if seen.setdefault(claim.id, test) != test:
+        raise pytest.UsageError(f"claim {claim.id} is made by {seen[claim.id]} and by {test}; ids are unique")

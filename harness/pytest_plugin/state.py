@@ -1,0 +1,99 @@
+"""What a run was asked for, worked out once and kept on the pytest config."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from harness.core.claims import Claim
+from harness.core.faults import Fault
+from harness.core.judge import Trace
+from harness.core.registry import Profile, Registry, Selection
+from harness.core.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run a test: an engine in a profile, whole or with a fault planted. `unavailable` says why it cannot run."""
+
+    selection: Selection
+    profile: Profile
+    fault: Fault | None = None
+    unavailable: str | None = None
+
+    @property
+    def label(self) -> str:
+        """`transfer/reference@cpu`."""
+        return f"{self.selection.label}@{self.profile.name}"
+
+    @property
+    def id(self) -> str:
+        """The parameter in the test's name; a planted fault is appended, as in `...@cpu~layer-order`."""
+        return f"{self.label}~{self.fault.name.partition('/')[2]}" if self.fault else self.label
+
+    @property
+    def group(self) -> str:
+        """Tests of one group share a boot, so they go to one worker."""
+        return self.id.replace("@", " ")
+
+
+@dataclass
+class Run:
+    """The options of a run, resolved, and what it gathers on its way."""
+
+    registry: Registry
+    selections: list[Selection]
+    explicit: frozenset[str]
+    """Names given to --engine without a wildcard: reported as UNAVAILABLE test by test instead of once."""
+    seed: int
+    deadline: float
+    prove: list[Fault] | None = None
+    fault: Fault | None = None
+    replay_options: list[str] = field(default_factory=list)
+    workloads: dict[str, Any] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Engine label with profile to the reason."""
+    traces: dict[str, dict[Any, Trace]] = field(default_factory=dict)
+    boots: Counter[str] = field(default_factory=Counter)
+    missed_deadline: bool = False
+
+    def cases(self, kind: str) -> Iterator[Case]:
+        """The engines and profiles that tests of this kind run on."""
+        for selection in self.selections:
+            if selection.spec.kind == kind:
+                for profile in selection.spec.profiles.values():
+                    label = Case(selection, profile).label
+                    reason = self.unavailable.get(label)
+                    if reason is None or selection.spec.name in self.explicit:
+                        yield Case(selection, profile, unavailable=reason)
+
+    def survey(self) -> None:
+        """Ask every selected engine and profile once whether it can run here."""
+        for selection in self.selections:
+            for profile in selection.spec.profiles.values():
+                reason = _why_unavailable(selection, profile)
+                if reason is not None:
+                    self.unavailable[Case(selection, profile).label] = reason
+
+
+def _why_unavailable(selection: Selection, profile: Profile) -> str | None:
+    try:
+        return selection.spec.why_unavailable(profile)
+    except Exception as broken:  # a third party's available() may raise anything; the run goes on without that engine
+        return f"available() raised {type(broken).__name__}: {broken}"
+
+
+RUN = pytest.StashKey[Run]()
+"""On the config: the run."""
+CASE = pytest.StashKey[Case]()
+"""On an item: its case."""
+CLAIM = pytest.StashKey[Claim]()
+"""On an item: its claim."""
+VERDICT = pytest.StashKey[Verdict]()
+"""On an item: the verdict, once there is one."""
+REASON = pytest.StashKey[str]()
+"""On an item: why it was skipped or is an expected failure."""

@@ -1,0 +1,64 @@
+"""The failure text: ten lines or fewer, the last of them a command that fails the same way."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+import pytest
+
+from harness.core.claims import Claim
+from harness.core.judge import Judge
+from harness.core.verdict import Finding
+from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
+
+_WIDTH = 240
+
+
+def replay(item: pytest.Item) -> str:
+    """The command that runs this one test as it was run, from the root of the checkout."""
+    run = item.config.stash[RUN]
+    case = item.stash[CASE]
+    words = ["pytest", clean_nodeid(item.nodeid), "--seed", str(run.seed)]
+    if case.fault:
+        words += ["--fault", case.fault.name]
+    return command([*words, *run.replay_options])
+
+
+def command(words: Iterable[str]) -> str:
+    """Words as a shell line; double quotes where quotes are needed and possible, since test names hold brackets."""
+    return " ".join(f'"{w}"' if shlex.quote(w) != w and not set(w) & set('"$`\\!') else shlex.quote(w) for w in words)
+
+
+def clean_nodeid(nodeid: str) -> str:
+    """Without the group that xdist appends behind the parameters."""
+    head, bracket, tail = nodeid.rpartition("]")
+    return f"{head}{bracket}" if bracket and tail.startswith("@") else nodeid
+
+
+def failure(item: pytest.Item, finding: Finding, judge: Judge | None) -> str:
+    """The text of a finding."""
+    return render(item.stash[CASE], item.stash[CLAIM], item.config.stash[RUN], finding, judge, replay(item))
+
+
+def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | None, command: str) -> str:
+    """Headline, claim, got, expected, extent, stimulus, control, replay; empty ones are left out."""
+    planted = f"  fault {case.fault.name}" if case.fault else ""
+    stimulus = f"seed {run.seed}" + (f"; {judge.stimulus}" if judge and judge.stimulus else "")
+    rows = [
+        ("claim", claim.sentence),
+        ("got", finding.got),
+        ("expected", finding.expected),
+        ("extent", finding.extent),
+        ("stimulus", stimulus),
+        ("control", judge.control if judge else ""),
+        ("replay", command),
+    ]
+    lines = [f"{finding.headline}  {case.label}  {claim.id}{planted}"]
+    return "\n".join(lines + [f"{name:<9} {one_line(text, name)}" for name, text in rows if text])
+
+
+def one_line(text: str, name: str = "") -> str:
+    """On one line, and no longer than a reader follows; a command is never cut."""
+    flat = " ".join(text.split())
+    return flat if name == "replay" or len(flat) <= _WIDTH else f"{flat[:_WIDTH]}..."

@@ -1,0 +1,127 @@
+"""Tables for people: engines, claims, faults, and the verdicts of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.core.claims import Claim
+from harness.core.faults import Fault
+from harness.core.registry import EngineSpec, Profile, Registry
+from harness.core.verdict import Verdict
+
+_STYLES = {"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "magenta", "VACUOUS": "magenta", "KNOWN": "yellow", "ERROR": "bold red"}
+
+
+class _Terminal(Protocol):
+    def write_line(self, line: str, **markup: bool) -> None: ...
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    # Piped into a file or another program there is no width to keep to.
+    console = Console(file=sys.stdout) if sys.stdout.isatty() else Console(file=sys.stdout, width=200)
+    console.print(table)
+
+
+def engines(registry: Registry) -> list[dict[str, Any]]:
+    """The engines as JSON-able rows."""
+    return [_engine_row(spec) for spec in registry.specs.values()]
+
+
+def _engine_row(spec: EngineSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "summary": spec.summary,
+        "version": spec.version,
+        "tested": list(spec.tested),
+        "reference": spec.reference,
+        "environment": spec.environment,
+        "options": {n: {"default": o.default, "choices": list(o.choices), "help": o.help} for n, o in spec.options.items()},
+        "profiles": {name: _available(spec, profile) for name, profile in spec.profiles.items()},
+        "capabilities": {
+            n: {"support": d.support.value, "reason": d.reason, "since": d.since, "value": d.value} for n, d in spec.capabilities.items()
+        },
+    }
+
+
+def _available(spec: EngineSpec, profile: Profile) -> str:
+    return spec.why_unavailable(profile) or "available"
+
+
+def show_engines(registry: Registry, as_json: bool = False) -> None:
+    """Print every engine, with what it can do and whether it can run here."""
+    rows = engines(registry)
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = _table("Engines", "engine", "version", "profile", "here", "options")
+    lacks = _table("\nWhat they do not offer", "engine", "capability", "support", "reason")
+    for row in rows:
+        options = [f"{n}={'|'.join(o['choices']) or o['default']}" for n, o in row["options"].items()]
+        for profile, here in row["profiles"].items():
+            table.add_row(row["name"], row["version"] or "-", profile, Text(here), ", ".join(options))
+        for name, declared in row["capabilities"].items():
+            if declared["support"] != "full":
+                reason = declared["reason"] or f"since {declared['since']}"
+                lacks.add_row(row["name"], name, declared["support"], Text(reason))
+    _print(table)
+    if lacks.row_count:
+        _print(lacks)
+
+
+def show_claims(claims: Iterable[Claim], as_json: bool = False) -> None:
+    """Print every claim with its level, sentence, source and test."""
+    rows = [{**vars(c), "level": c.level.value, "requires": list(c.requires)} for c in claims]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = _table("Claims", "claim", "level", "sentence", "asks for", "source")
+    for row in rows:
+        table.add_row(row["id"], row["level"], Text(row["sentence"]), ", ".join(row["requires"]), Text(row["source"]))
+    _print(table)
+
+
+def show_faults(faults: Iterable[Fault], as_json: bool = False) -> None:
+    """Print every planted fault with the claims that must catch it."""
+    rows = [
+        {"name": f.name, "role": f.role.value, "sentence": f.sentence, "claims": list(f.claims), "seam": f.seam, "source": f.source}
+        for f in faults
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = _table("Faults", "fault", "role", "what is wrong", "claims that must fail", "source")
+    for row in rows:
+        table.add_row(row["name"], row["role"], Text(row["sentence"]), "\n".join(row["claims"]), Text(row["source"]))
+    _print(table)
+
+
+def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], unavailable: Mapping[str, str], terminal: _Terminal) -> None:
+    """Print a run's verdicts by kind and engine; columns that nobody reached are left out."""
+    used = [v.value for v in Verdict if any(c[v.value] for c in counts.values())]
+    table = _table("Verdicts", "kind", "engine", *used)
+    for (kind, engine), row in sorted(counts.items()):
+        table.add_row(kind, engine, *(Text(str(row[v]) if row[v] else "-", style=_STYLES.get(v, "") if row[v] else "dim") for v in used))
+    text = io.StringIO()
+    colour = getattr(terminal, "hasmarkup", False)
+    Console(file=text, width=160, force_terminal=colour, no_color=None if colour else True).print(table)
+    for line in text.getvalue().splitlines():
+        terminal.write_line(line)
+    for label, reason in unavailable.items():
+        terminal.write_line(f"UNAVAILABLE  {label}: {reason}")

@@ -1,0 +1,57 @@
+"""`transfer/reference`: the embedded manager, over a connector that ships with Assay."""
+
+from __future__ import annotations
+
+from harness.core.clock import Clock, VirtualClock
+from harness.core.registry import EngineConfig
+from harness.transfer.protocol import Connector, Topology, TransferConfig
+from harness.transfer.reference.lab import ReferenceLab
+from harness.transfer.reference.manager import TransferManager
+from harness.transfer.reference.memory import MemoryConnector
+
+CONNECTORS = {"memory": MemoryConnector}
+"""What the option `connector` may name."""
+
+
+class ReferenceTransfer:
+    """Deploys reference managers. Its lab acts on all of them; there is one on a VirtualClock only."""
+
+    def __init__(self, connector: str, clock: Clock) -> None:
+        if connector not in CONNECTORS:
+            raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
+        self._connector, self._clock = CONNECTORS[connector], clock
+        self._managers: list[TransferManager] = []
+        self.lab = ReferenceLab(clock) if isinstance(clock, VirtualClock) else None
+
+    @staticmethod
+    def available() -> str | None:
+        """It ships with Assay and runs wherever torch does."""
+        return None
+
+    @staticmethod
+    def build(config: EngineConfig, clock: Clock) -> ReferenceTransfer:
+        """ValueError for an option that it does not know."""
+        unknown = set(config.options) - {"connector"}
+        if unknown:
+            raise ValueError(f"transfer/reference: unknown options {sorted(unknown)}; it has connector")
+        return ReferenceTransfer(config.options.get("connector", "memory"), clock)
+
+    def deploy(self, topology: Topology | None, connector: Connector, config: TransferConfig) -> TransferManager:
+        manager = TransferManager(topology, connector, config, self._clock, self.lab)
+        self._managers = [*self._open(), manager]
+        return manager
+
+    def connector(self) -> Connector:
+        """Whoever asks closes it."""
+        return self._connector()
+
+    def usage(self) -> dict[str, int]:
+        return {"managers": len(self._open())}
+
+    def close(self) -> None:
+        for manager in self._open():
+            manager.close()
+        self._managers = []
+
+    def _open(self) -> list[TransferManager]:
+        return [manager for manager in self._managers if not manager.closed]

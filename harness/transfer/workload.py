@@ -1,0 +1,73 @@
+"""The constants of the KV transfer checks: the seeds' figures, and the tensors made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.transfer.protocol import Endpoint, KVLayout
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Overridable as `--set transfer.<name>=<value>`. Sizes count tokens, blocks, heads; `receive_timeout` is in seconds.
+
+    `layers`, `blocks`, `block_size`, `heads`, `head_dim`, `seq_len`, `receive_timeout`, `host` and `port` are the seeds'. `many_layers` is
+    more than ten, so that layers sorted by name come out in another order than sorted by number.
+    """
+
+    layers: int = 2
+    blocks: int = 5
+    block_size: int = 4
+    heads: int = 4
+    head_dim: int = 8
+    seq_len: int = 10
+    receive_timeout: float = 1.0
+    host: str = "127.0.0.1"
+    port: int = 50051
+    many_layers: int = 12
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seq_len <= self.blocks * self.block_size:
+            raise ValueError(f"seq_len = {self.seq_len} does not fit {self.blocks} blocks of {self.block_size} tokens")
+        if self.layers < 1 or self.many_layers < 11 or self.heads < 1 or self.head_dim < 1:
+            raise ValueError("layers, heads and head_dim are at least 1, many_layers at least 11")
+        if self.receive_timeout <= 0:
+            raise ValueError(f"receive_timeout = {self.receive_timeout}: give seconds above 0")
+
+    def layout(self, layers: int | None = None) -> KVLayout:
+        """float32, as the seeds have it."""
+        return KVLayout(layers or self.layers, self.block_size, self.heads, self.head_dim, torch.float32)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the seeds' sender listens."""
+        return Endpoint(self.host, self.port)
+
+    @property
+    def seed_block_ids(self) -> list[int]:
+        """The seeds' block table: two blocks, which hold 8 of the 10 tokens that the metadata names."""
+        return [0, 1]
+
+    @property
+    def block_ids(self) -> list[int]:
+        """The first blocks, as many as `seq_len` tokens need."""
+        return list(range(-(-self.seq_len // self.block_size)))
+
+    def kv(self, generator: torch.Generator, layers: int | None = None, device: str = "cpu") -> list[torch.Tensor]:
+        """One tensor [2, blocks, block_size, heads, head_dim] a layer; no two values alike by design of nothing but chance."""
+        shape = (2, self.blocks, self.block_size, self.heads, self.head_dim)
+        return [torch.randn(shape, generator=generator).to(device) for _ in range(layers or self.layers)]
+
+
+def expected_rows(kv: torch.Tensor, block_ids: list[int], seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The oracle of a payload: keys and values [tokens, heads, head_dim] of one layer, gathered token by token.
+
+    Written apart from any engine's way of gathering: token t stands in block `block_ids[t // block_size]` at row `t % block_size`.
+    """
+    block_size = kv.shape[2]
+    tokens = range(min(seq_len, len(block_ids) * block_size))
+    rows = [kv[:, block_ids[t // block_size], t % block_size] for t in tokens]
+    both = torch.stack(rows, dim=1)
+    return both[0], both[1]

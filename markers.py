@@ -1,0 +1,80 @@
+"""The vocabulary of marks, and the way from a test to a CI lane. Imports nothing of ours.
+
+Marks say what a test needs; lanes are mark expressions. `register_ci` and `register_cuda_ci` are read from the syntax tree of a suite and do
+nothing at run time, so call them at module level with literals only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+MARKS: dict[str, str] = {
+    "core_model": "level: the smallest model that shows the behaviour; every pull request",
+    "advanced_model": "level: a mid-sized model; nightly",
+    "full_model": "level: a model of the size people serve; weekly",
+    "cpu": "runs on a CPU",
+    "gpu": "needs an accelerator",
+    "slow": "full size; not for a laptop",
+    "soak": "long drawings of schedules",
+    "benchmark": "judges a time or a rate against a budget",
+    "duplex": "kind: full-duplex speech batcher",
+    "transfer": "kind: KV transfer manager",
+    "tier": "kind: tiered prefix-cache server",
+    "connector": "kind: what carries bytes under a transfer manager",
+    "omni": "an engine of vLLM-Omni",
+    "cuda": "platform: CUDA",
+    "L4": "card class: compute capability 8.9, 24 GB",
+    "H100": "card class: compute capability 9.0, 80 GB; an H200 will do",
+    "H200": "card class: compute capability 9.0, 141 GB",
+    "cards_1": "one card",
+    "cards_2": "two cards",
+    "cards_4": "four cards",
+    "cards_8": "eight cards",
+}
+"""Every mark of Assay, with its meaning. pytest rejects any other."""
+
+KINDS = ("duplex", "transfer", "tier", "connector")
+PLATFORMS = ("cuda",)
+CARD_CLASSES = ("L4", "H100", "H200")
+CARD_COUNTS = (1, 2, 4, 8)
+
+
+def hardware_marks(*, res: Mapping[str, str], num_cards: int = 1) -> list[pytest.MarkDecorator]:
+    """The marks of a test that needs `num_cards` cards, `res` being one platform and its card class: `{"cuda": "H100"}`.
+
+    Raises ValueError for a platform, class or count that no lane knows.
+    """
+    return [getattr(pytest.mark, name) for name in hardware_mark_names(res=res, num_cards=num_cards)]
+
+
+def hardware_mark_names(*, res: Mapping[str, str], num_cards: int = 1) -> list[str]:
+    """The names of `hardware_marks`."""
+    if len(res) != 1:
+        raise ValueError(f"hardware_marks(res={dict(res)!r}): name exactly one platform, such as {{'cuda': 'H100'}}")
+    ((platform, card_class),) = res.items()
+    if platform not in PLATFORMS:
+        raise ValueError(f"hardware_marks: unknown platform {platform!r}; there are {', '.join(PLATFORMS)}")
+    if card_class not in CARD_CLASSES:
+        raise ValueError(f"hardware_marks: unknown card class {card_class!r}; there are {', '.join(CARD_CLASSES)}")
+    if num_cards not in CARD_COUNTS:
+        raise ValueError(f"hardware_marks: num_cards={num_cards}; lanes have {', '.join(map(str, CARD_COUNTS))}")
+    return ["gpu", platform, card_class, f"cards_{num_cards}"]
+
+
+def profile_mark_names(profile: str, *, platform: str | None, card_class: str | None, num_cards: int) -> list[str]:
+    """The marks that a profile brings: `cpu`, or `slow` and its hardware."""
+    if platform is None:
+        return ["cpu"]
+    if card_class is None:
+        raise ValueError(f"profile {profile}: platform {platform} needs a card_class of {', '.join(CARD_CLASSES)}")
+    return ["slow", *hardware_mark_names(res={platform: card_class}, num_cards=num_cards)]
+
+
+def register_ci(*, est_time: float, suite: str, profile: str = "cpu") -> None:
+    """Say that this module takes about `est_time` seconds an engine in `profile`, as part of CI suite `suite`. Does nothing here."""
+
+
+def register_cuda_ci(*, est_time: float, suite: str) -> None:
+    """`register_ci` with the profile `gpu`. Does nothing here."""

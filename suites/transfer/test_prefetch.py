@@ -1,0 +1,157 @@
+"""A prefetch runs before its request does, and its result is taken once, by that request."""
+
+from fixtures.transfer import MakeBoundary
+from harness.core.capabilities import Transfer, requires
+from harness.core.claims import claim
+from harness.core.judge import Judge
+from harness.transfer.protocol import Outcome
+from markers import register_ci, register_cuda_ci
+
+register_ci(est_time=4, suite="transfer")
+register_cuda_ci(est_time=8, suite="transfer-h100")
+
+
+@claim("transfer.prefetch.delivers", source="seed checks 2, round trip")
+def test_delivers(boundary: MakeBoundary, judge: Judge) -> None:
+    """A started prefetch is tracked; consuming it gives every layer, the metadata and a size, and stops tracking it."""
+    stage = boundary()
+    sent = stage.send("request", block_ids=stage.workload.seed_block_ids)
+
+    stage.start("request")
+    judge.equal(stage.futures(), 1, "prefetches tracked after the start")
+    delivery = stage.receiver.consume("request")
+
+    stage.check(judge, delivery, "request")
+    judge.equal(delivery.metadata.get("seq_len"), sent.seq_len, "metadata seq_len")
+    judge.equal(delivery.valid_tokens, min(sent.seq_len, len(sent.block_ids) * stage.workload.block_size), "rows that hold KV")
+    carried = sum(kv[:, : len(sent.block_ids)].nbytes for kv in sent.kv)
+    judge.demand(delivery.size >= carried, got=f"size {delivery.size}", expected=f"at least the {carried} bytes of the rows")
+    judge.equal(stage.futures(), 0, "prefetches tracked after consuming")
+
+
+@claim("transfer.prefetch.miss", source="seed checks 2, round trip")
+def test_miss(boundary: MakeBoundary, judge: Judge) -> None:
+    """Consuming a request that nothing was started for is a miss: no payload, size 0."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+
+    delivery = stage.receiver.consume("stranger")
+
+    judge.equal((delivery.outcome, delivery.payload, delivery.size), (Outcome.MISS, None, 0), "outcome, payload and size")
+    stage.settle()
+
+
+@claim("transfer.prefetch.started_twice", source="seed checks 2, round trip")
+def test_started_twice(boundary: MakeBoundary, judge: Judge) -> None:
+    """A second start for a request whose prefetch is under way keeps the first: one transfer, one payload."""
+    stage = boundary()
+    stage.send("request")
+    stage.witness.hold("get")
+    stage.start("request")
+    stage.witness.wait_held("get")
+
+    stage.start("request")
+    judge.equal(stage.futures(), 1, "prefetches tracked after two starts")
+    stage.witness.release("get")
+
+    stage.check(judge, stage.receiver.consume("request"), "request")
+    stage.receiver.stop_prefetch()
+    judge.equal(stage.fetched("request"), 1, "times that the connector was asked")
+
+
+@claim("transfer.prefetch.needs_endpoint", source="seed checks 2, round trip")
+def test_needs_endpoint(boundary: MakeBoundary, judge: Judge) -> None:
+    """Without a sender endpoint nothing is submitted, so nothing can come from the wrong sender."""
+    stage = boundary()
+    stage.send("request")
+
+    stage.start("request", endpoint=None)
+    judge.equal(stage.futures(), 0, "prefetches tracked after a start without an endpoint")
+    judge.equal(stage.receiver.consume("request").outcome, Outcome.MISS, "outcome without an endpoint")
+    judge.equal(stage.fetched("request"), 0, "times that the connector was asked")
+
+    stage.start("request")
+    stage.check(judge, stage.receiver.consume("request"), "request")
+
+
+@claim("transfer.prefetch.consume_drops_others", source="seed checks 2, round trip")
+@requires(Transfer.PREFETCH_DEPTH, value=1)
+def test_consume_drops_others(boundary: MakeBoundary, judge: Judge) -> None:
+    """Consuming one request drops the prefetch of any other, also when it misses."""
+    stage = boundary()
+    for request, consumed_between in (("kept", False), ("dropped", True)):
+        stage.send(request)
+        stage.start(request)
+        if consumed_between:
+            judge.equal(stage.receiver.consume("stranger").outcome, Outcome.MISS, "outcome of the other request")
+            judge.equal(stage.futures(), 0, "prefetches tracked after another request consumed")
+        outcome = stage.receiver.consume(request).outcome
+        judge.equal(outcome, Outcome.MISS if consumed_between else Outcome.HIT, f"outcome of {request}")
+    stage.settle()
+
+
+@claim("transfer.prefetch.start_drops_leftover", source="seed checks 2, round trip")
+@requires(Transfer.PREFETCH_DEPTH, value=1)
+def test_start_drops_leftover(boundary: MakeBoundary, judge: Judge) -> None:
+    """Starting a request drops a prefetch that another one left behind, and the new one still arrives."""
+    stage = boundary()
+    stage.send("leftover")
+    stage.send("request")
+
+    stage.start("leftover")
+    stage.start("request")
+    judge.equal(stage.futures(), 1, "prefetches tracked after two requests started")
+
+    stage.check(judge, stage.receiver.consume("request"), "request")
+    judge.equal(stage.receiver.consume("leftover").outcome, Outcome.MISS, "outcome of the leftover")
+    stage.settle()
+
+
+@claim("transfer.prefetch.stop", source="seed checks 2, round trip")
+def test_stop(boundary: MakeBoundary, judge: Judge) -> None:
+    """Stopping drops every prefetch and ends the worker; a later start submits nothing."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+    before = dict(stage.receiver.usage())
+    judge.equal((before["futures"], before["workers"]), (1, 1), "prefetches and workers before the stop")
+
+    stage.receiver.stop_prefetch()
+    after = dict(stage.receiver.usage())
+    judge.equal((after["futures"], after["workers"]), (0, 0), "prefetches and workers after the stop")
+
+    asked = stage.fetched("request")
+    stage.start("request")
+    judge.equal(stage.receiver.consume("request").outcome, Outcome.MISS, "outcome of a start after the stop")
+    judge.equal(stage.fetched("request"), asked, "times that the connector was asked")
+    stage.settle()
+
+
+@claim("transfer.prefetch.apply", source="seed checks 2, round trip")
+def test_apply(boundary: MakeBoundary, judge: Judge) -> None:
+    """A consumed payload, recorded on the current stream and applied, is the request's past key values."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+
+    past = stage.receiver.apply(stage.receiver.consume("request"))
+
+    stage.check_rows(judge, past, "request")
+
+
+@claim("transfer.prefetch.consume_waits", source="transfers overlap with compute: a consume may come before the copy ends")
+@requires(Transfer.LAB)
+def test_consume_waits(boundary: MakeBoundary, engine: object, judge: Judge) -> None:
+    """Consuming a request whose copy is under way waits for it instead of missing."""
+    stage = boundary()
+    stage.send("request")
+    engine.lab.lag("copy", 5)
+    try:
+        stage.start("request")
+        engine.lab.advance(1)
+        judge.taken(stage.fetched("request"), "the copy was under way when the request came")
+
+        stage.check(judge, stage.receiver.consume("request"), "request")
+    finally:
+        engine.lab.lag("copy", 0)
