@@ -87,9 +87,9 @@ def _alone(venv: Path) -> Iterator[None]:
 
 
 def _run(*command: str | Path) -> None:
-    # stdout is for the answer; and packages on a caller's PYTHONPATH would count as installed.
+    # Our stdout is for the answer, theirs goes to stderr; and packages on a caller's PYTHONPATH would count as installed.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    subprocess.run([str(part) for part in command], check=True, stdout=sys.stderr, env=environment)
+    subprocess.run([str(part) for part in command], check=True, stdout=2, env=environment)
 
 
 def _say(line: str) -> None:

@@ -61,7 +61,10 @@ def _engine_row(spec: EngineSpec) -> dict[str, Any]:
 
 
 def _available(spec: EngineSpec, profile: Profile) -> str:
-    return spec.why_unavailable(profile) or "available"
+    try:
+        return spec.why_unavailable(profile) or "available"
+    except Exception as broken:  # noqa: BLE001 - a third party's available() may raise anything; the table is still printed
+        return f"available() raised {type(broken).__name__}: {broken}"
 
 
 def show_engines(registry: Registry, as_json: bool = False) -> None:
@@ -75,7 +78,7 @@ def show_engines(registry: Registry, as_json: bool = False) -> None:
     for row in rows:
         options = [f"{n}={'|'.join(o['choices']) or o['default']}" for n, o in row["options"].items()]
         for profile, here in row["profiles"].items():
-            table.add_row(row["name"], row["version"] or "-", profile, Text(here), ", ".join(options))
+            table.add_row(row["name"], row["version"] or "-", profile, Text(here), Text(", ".join(options)))
         for name, declared in row["capabilities"].items():
             if declared["support"] != "full":
                 reason = declared["reason"] or f"since {declared['since']}"

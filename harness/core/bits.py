@@ -44,6 +44,8 @@ class Divergence:
 
 def pattern(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's bits as integers of the same width, on the CPU; shape kept. Complex numbers count as two floats."""
+    # A lazy conjugate or negation has no bits of its own before it is resolved.
+    tensor = tensor.resolve_conj().resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     if tensor.dtype is torch.bool:
@@ -59,23 +61,27 @@ def ulp_distance(got: torch.Tensor, expected: torch.Tensor) -> int | None:
 
     def ordered(value: torch.Tensor) -> int:
         bits = int(pattern(value.reshape(1))[0]) & ((1 << width) - 1)
-        sign = 1 << (width - 1)
+        sign = 0 if value.dtype is torch.float8_e8m0fnu else 1 << (width - 1)
         return sign - bits if bits & sign else bits
 
     return abs(ordered(got) - ordered(expected))
 
 
-def first_divergence(got: torch.Tensor, expected: torch.Tensor) -> Divergence | None:
-    """None if both hold the same finite values bit for bit, else the first difference in row-major order."""
+def first_divergence(got: torch.Tensor, expected: torch.Tensor, *, finite: bool = True) -> Divergence | None:
+    """None if both hold the same finite values bit for bit, else the first difference in row-major order.
+
+    `finite=False` asks for the same bits alone, whatever they mean: two runs that both give a NaN do not differ.
+    """
     if got.dtype != expected.dtype or got.shape != expected.shape:
         return Divergence((), _kind(got), _kind(expected), max(got.numel(), expected.numel()), expected.numel())
     got, expected = got.detach().cpu(), expected.detach().cpu()
     wrong = pattern(got) != pattern(expected)
-    if got.is_floating_point() or got.is_complex():
+    if got.is_complex():
+        wrong = wrong.any(-1)
+    if finite and (got.is_floating_point() or got.is_complex()):
         # float8 has no isfinite of its own; float32 holds each of its values exactly.
         wide = got.float() if got.is_floating_point() and got.element_size() < 4 else got
-        unfit = ~torch.isfinite(wide)
-        wrong = wrong.any(-1) | unfit if got.is_complex() else wrong | unfit
+        wrong = wrong | ~torch.isfinite(wide)
     if not bool(wrong.any()):
         return None
     index = tuple(int(i) for i in torch.nonzero(wrong if wrong.dim() else wrong.reshape(1))[0])
@@ -99,4 +105,4 @@ def _value(scalar: torch.Tensor) -> str:
     bits = pattern(scalar.reshape(1)).reshape(-1)
     width = 8 * bits.element_size()
     raw = " ".join(f"{int(b) & ((1 << width) - 1):#0{2 + width // 4}x}" for b in bits)
-    return f"{raw} ({scalar.item():.8g})" if scalar.is_floating_point() else f"{scalar.item()}"
+    return f"{raw} ({scalar.item():.8g})" if scalar.is_floating_point() or scalar.is_complex() else f"{scalar.item()}"

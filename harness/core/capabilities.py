@@ -79,8 +79,11 @@ class Declared:
             support = Support(table["support"])
         except ValueError:
             raise ValueError(f"{where}: support = {table['support']!r}; use full, since, not_yet or never") from None
-        declared = cls(support, table.get("reason", ""), str(table.get("since", "")), table.get("value"))
-        if support in (Support.NOT_YET, Support.NEVER) and not declared.reason:
+        declared = cls(support, table.get("reason", ""), table.get("since", ""), table.get("value"))
+        if not isinstance(declared.reason, str) or not isinstance(declared.since, str) or not isinstance(declared.value, int | None):
+            # A version without quotes is a number: 0.30 would be read as 0.3.
+            raise ValueError(f"{where}: reason and since are texts in quotes, value is an integer")
+        if support in (Support.NOT_YET, Support.NEVER) and not declared.reason.strip():
             raise ValueError(f"{where}: support = {support.value} needs a reason")
         if support is Support.SINCE:
             try:
@@ -123,7 +126,8 @@ def requires(capability: Enum, *, value: int | None = None) -> Callable[[Test], 
 
     def mark(test: Test) -> Test:
         asked = getattr(test, "assay_requires", ())
-        test.assay_requires = (*asked, Requirement(capability.value, value))  # type: ignore[attr-defined]
+        # Decorators apply from the bottom up; the first one written comes first.
+        test.assay_requires = (Requirement(capability.value, value), *asked)  # type: ignore[attr-defined]
         return test
 
     return mark

@@ -86,14 +86,21 @@ def _claim_of(file: Path, test: ast.FunctionDef) -> Claim:
     if len(claims) != 1:
         raise ClaimError(f"{where}: {test.name} carries {len(claims)} @claim; write exactly one")
     keywords = {k.arg: k.value for k in claims[0].keywords}
-    id, source = _constant(where, claims[0].args[0]), _constant(where, keywords.get("source"))
+    id, source = _constant(where, _first(claims[0], "id")), _constant(where, keywords.get("source"))
     _check_id(id)
-    level = Level[_name(keywords["level"])] if "level" in keywords else Level.MUST
-    asked = tuple(_name(c.args[0]).lower() for c in calls if _name(c.func) == "requires")
+    level = _name(keywords["level"]) if "level" in keywords else Level.MUST.value
+    if level not in Level.__members__:
+        raise ClaimError(f"{where}: @claim takes level = Level.MUST or Level.SHOULD")
+    asked = tuple(_name(_first(c, "capability")).lower() for c in calls if _name(c.func) == "requires")
     sentence = first_line(ast.get_docstring(test))
     if not sentence:
         raise ClaimError(f"{where}: {test.name} has no docstring; its first line is the sentence of {id}")
-    return Claim(id, level, source, sentence, where, asked)
+    return Claim(id, Level(level), source, sentence, where, asked)
+
+
+def _first(call: ast.Call, name: str) -> ast.expr | None:
+    """The first argument, given by position or by name."""
+    return call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == name), None)
 
 
 def _constant(where: str, node: ast.expr | None) -> str:
@@ -102,7 +109,7 @@ def _constant(where: str, node: ast.expr | None) -> str:
     raise ClaimError(f"{where}: @claim takes literal strings for its id and source")
 
 
-def _name(node: ast.expr) -> str:
+def _name(node: ast.expr | None) -> str:
     """`f` of `f` and of `module.f`."""
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 

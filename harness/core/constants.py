@@ -17,6 +17,7 @@ from harness.core.names import unknown
 def workloads(settings: Iterable[str]) -> dict[str, Any]:
     """Kind to its workload with `kind.name=value` settings applied. Raises ValueError that names the nearest constant."""
     loads = {kind: importlib.import_module(f"harness.{kind}.workload").Workload() for kind in KINDS}
+    changes: dict[str, dict[str, Any]] = {kind: {} for kind in loads}
     for setting in settings:
         path, equals, value = setting.partition("=")
         kind, _, name = path.partition(".")
@@ -24,16 +25,24 @@ def workloads(settings: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"--set {setting!r}: write kind.name=value")
         if kind not in loads:
             raise ValueError(f"--set {setting!r}: {unknown('kind', kind, loads)}")
-        loads[kind] = _replaced(loads[kind], name, value, setting)
-    return loads
+        changes[kind][name] = _read(loads[kind], name, value, setting)
+    # All at once, so that the order of the settings does not matter to constants that must fit each other.
+    return {kind: _replaced(kind, load, changes[kind]) for kind, load in loads.items()}
 
 
-def _replaced(load: Any, name: str, value: str, setting: str) -> Any:
+def _read(load: Any, name: str, value: str, setting: str) -> Any:
     known = {f.name for f in fields(load)}
     if name not in known:
         raise ValueError(f"--set {setting!r}: {unknown('constant', name, known)}")
-    kind_of_value = type(getattr(load, name))
     try:
-        return replace(load, **{name: kind_of_value(value)})
+        return type(getattr(load, name))(value)
     except ValueError as wrong:
         raise ValueError(f"--set {setting!r}: {wrong}") from None
+
+
+def _replaced(kind: str, load: Any, changes: dict[str, Any]) -> Any:
+    try:
+        return replace(load, **changes)
+    except ValueError as wrong:
+        given = " ".join(f"--set {kind}.{name}={value}" for name, value in changes.items())
+        raise ValueError(f"{given}: {wrong}") from None

@@ -13,6 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from itertools import takewhile
 
 from harness.core.names import unknown
 
@@ -61,25 +62,36 @@ def cards() -> tuple[Card, ...]:
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ()
-    asked = subprocess.run(
-        [smi, f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=30, check=False
-    )
+    query = [smi, f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
+    try:
+        asked = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()  # a driver that does not answer runs nothing either
     found = parse_cards(asked.stdout) if asked.returncode == 0 else ()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return found
-    wanted = [v.strip() for v in visible.split(",") if v.strip()]
-    return tuple(c for c in found if str(c.index) in wanted) if all(v.isdigit() for v in wanted) else found[: len(wanted)]
+    # As CUDA reads it: up to the first entry that names no device, such as -1.
+    indices = {str(c.index) for c in found}
+    wanted = list(takewhile(lambda v: v in indices or v.startswith(("GPU-", "MIG-")), (v.strip() for v in visible.split(","))))
+    return tuple(c for c in found if str(c.index) in wanted) if indices.issuperset(wanted) else found[: len(wanted)]
 
 
 def parse_cards(listing: str) -> tuple[Card, ...]:
-    """Cards from `nvidia-smi`'s CSV listing of index, name, compute_cap, memory.total (MiB), driver_version, clocks.sm, clocks.mem."""
+    """Cards from `nvidia-smi`'s CSV listing of index, name, compute_cap, memory.total (MiB), driver_version, clocks.sm, clocks.mem.
+
+    A number that the driver does not give (`[N/A]`, as for memory that is shared with the host) counts as 0.
+    """
     found = []
     for row in csv.reader(listing.splitlines(), skipinitialspace=True):
         if len(row) == 7:
             major, _, minor = row[2].partition(".")
-            found.append(Card(int(row[0]), row[1], (int(major), int(minor or 0)), int(row[3]), row[4], row[5], row[6]))
+            found.append(Card(_number(row[0]), row[1], (_number(major), _number(minor)), _number(row[3]), row[4], row[5], row[6]))
     return tuple(found)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def shortage(platform_name: str | None, card_class: str | None, num_cards: int) -> str | None:

@@ -113,10 +113,13 @@ def find_fault(name: str) -> Fault:
 
 def _resolve(seam: str) -> tuple[Any, str]:
     module, _, path = seam.partition(":")
-    owner: Any = importlib.import_module(module)
     *parents, attribute = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
+    try:
+        owner: Any = importlib.import_module(module)
+        for parent in parents:
+            owner = getattr(owner, parent)
+    except (ImportError, AttributeError) as missing:
+        raise AttributeError(f"seam {seam}: {missing}") from missing
     if attribute not in vars(owner):
         raise AttributeError(f"seam {seam}: {attribute} is not defined there; a fault patches the place of definition")
     return owner, attribute
@@ -128,7 +131,7 @@ def _rewrap(raw: Any, replacement: Callable[..., Any]) -> Any:
         if isinstance(raw, wrapper):
             return wrapper(_rewrap(raw.__func__, replacement))
     if isinstance(raw, property):
-        return property(_rewrap(raw.fget, replacement), raw.fset)
+        return property(_rewrap(raw.fget, replacement), raw.fset, raw.fdel)
 
     @wraps(raw)
     def broken(*args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ import faulthandler
 import signal
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,26 @@ from harness.core.verdict import DeadlineMissed, EngineRaised, Finding
 
 DEFAULT_DEADLINE = 30.0
 """Seconds of wall time that one engine call may take, unless --deadline says otherwise."""
+
+
+class Stopwatch:
+    """Adds up the wall time that passes inside engine calls of the main thread, so that a run can say what the harness costs."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.calls = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+            self.calls += 1
+
+
+ENGINE_TIME = Stopwatch()
 
 
 class _Interrupt(BaseException):
@@ -77,7 +98,7 @@ def call(name: str, function: Callable[..., Any], *args: Any, deadline: float = 
     interrupted = False
     result = None
     try:
-        with _DEADLINE.over(deadline):
+        with _DEADLINE.over(deadline), ENGINE_TIME.running():
             result = _translated(name, function, args, kwargs)
     except _Interrupt:
         interrupted = True
@@ -95,7 +116,7 @@ def _translated(name: str, function: Callable[..., Any], args: tuple[Any, ...], 
         return function(*args, **kwargs)
     except Finding:
         raise
-    except Exception as raised:
+    except (Exception, SystemExit) as raised:  # an engine that leaves the process is one that raised
         frame = traceback.extract_tb(raised.__traceback__)[-1]
         text = f"{type(raised).__name__}: {raised}".splitlines()[0]
         raise EngineRaised("ENGINE RAISED", got=f"{text} (from {name}(), at {frame.filename}:{frame.lineno})") from raised

@@ -42,8 +42,9 @@ class Judge:
     def same_bits(self, got: torch.Tensor | None, expected: torch.Tensor, what: str, *, source: str, axes: Sequence[str] = ()) -> None:
         """`got` holds the expected bits, shape and dtype, all finite. `source` says where the expected bits come from."""
         __tracebackhide__ = True
-        if got is None:
-            raise ClaimBroken("PAYLOAD BROKEN", got=f"{what}: nothing", expected=f"a tensor, from {source}")
+        if not isinstance(got, torch.Tensor):
+            held = "nothing" if got is None else f"a {type(got).__name__}"
+            raise ClaimBroken("PAYLOAD BROKEN", got=f"{what}: {held}", expected=f"a tensor, from {source}")
         self.comparisons += expected.numel()
         found = first_divergence(got, expected)
         if found is None:
@@ -52,10 +53,10 @@ class Judge:
         raise ClaimBroken("BITS DIFFER", got=f"{place}{found.got}", expected=f"{found.expected}, from {source}", extent=found.extent())
 
     def equal(self, got: Any, expected: Any, what: str, *, source: str = "") -> None:
-        """Integers, tokens, enums, booleans and containers of them are equal, and of one type."""
+        """Integers, tokens, enums, booleans and containers of them are equal, and of one type at every depth."""
         __tracebackhide__ = True
         self.comparisons += 1
-        if type(got) is not type(expected) or got != expected:
+        if not _alike(got, expected):
             origin = f", from {source}" if source else ""
             raise ClaimBroken("WRONG ANSWER", got=f"{what} = {_short(got)}", expected=f"{_short(expected)}{origin}")
 
@@ -70,7 +71,7 @@ class Judge:
         """The positive twin: the stimulus must show here. If it does not, a check of "unaffected" would see nothing: VACUOUS."""
         __tracebackhide__ = True
         self.comparisons += other.numel()
-        if first_divergence(got, other) is None:
+        if first_divergence(got, other, finite=False) is None:
             raise Vacuous("STIMULUS INVISIBLE", got=f"{what} are the same bits", expected="a difference, or the check sees nothing")
 
     def taken(self, times: int, what: str) -> None:
@@ -116,12 +117,24 @@ def first_difference(got: Trace, expected: Trace) -> str | None:
             return f"{label} (only in one of them)"
         here, there = got[label], expected[label]
         if isinstance(here, torch.Tensor) and isinstance(there, torch.Tensor):
-            found = first_divergence(here, there)
+            found = first_divergence(here, there, finite=False)
             if found is not None:
-                return f"{label}[{found.at()}]: {found.got}, not {found.expected}"
-        elif type(here) is not type(there) or here != there:
+                place = f"{label}[{found.at()}]" if found.index else label
+                return f"{place}: {found.got}, not {found.expected}"
+        elif not _alike(here, there):
             return f"{label}: {_short(here)}, not {_short(there)}"
     return None
+
+
+def _alike(here: Any, there: Any) -> bool:
+    """Equal, and of one type, as deep as lists, tuples and mappings go: neither 1 is True nor a string its enum."""
+    if type(here) is not type(there):
+        return False
+    if isinstance(here, (list, tuple)):
+        return len(here) == len(there) and all(map(_alike, here, there))
+    if isinstance(here, Mapping):
+        return here.keys() == there.keys() and all(_alike(here[k], there[k]) for k in here)
+    return bool(here == there)
 
 
 def _short(value: Any, limit: int = 160) -> str:

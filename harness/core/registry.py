@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness import __version__
 from harness.core.capabilities import VOCABULARY, Declared, parse_capabilities
 from harness.core.clock import Clock
 from harness.core.devices import installed_version, shortage
@@ -102,10 +103,10 @@ class EngineSpec:
 
     @property
     def version(self) -> str | None:
-        """The installed version of its package; Assay's own for an engine that ships with it."""
-        from harness import __version__
-
-        return installed_version(self.package) if self.package else __version__
+        """The installed version of its package; Assay's own for an engine that ships with it; None where neither is known."""
+        if self.package:
+            return installed_version(self.package)
+        return __version__ if self.adapter is None else None
 
     def load(self) -> Adapter:
         """The adapter class; imports the adapter's module, not the engine."""
@@ -175,7 +176,16 @@ def builtin_specs(path: Path = ENGINES_TOML) -> list[EngineSpec]:
 
 def entry_point_specs() -> list[EngineSpec]:
     """The engines of installed third parties."""
-    return [spec_of(point.load(), f"entry point {point.name} = {point.value}") for point in metadata.entry_points(group=ENTRY_POINTS)]
+    return [_entry_point_spec(point) for point in metadata.entry_points(group=ENTRY_POINTS)]
+
+
+def _entry_point_spec(point: metadata.EntryPoint) -> EngineSpec:
+    where = f"entry point {point.name} = {point.value}"
+    try:
+        adapter = point.load()
+    except (ImportError, AttributeError) as missing:
+        raise RegistryError(f"{where}: {missing}; repair or uninstall the package that brings it") from missing
+    return spec_of(adapter, where)
 
 
 def adapter_spec(path: str) -> EngineSpec:
@@ -186,7 +196,9 @@ def adapter_spec(path: str) -> EngineSpec:
 def spec_of(adapter: Any, where: str) -> EngineSpec:
     """An adapter class's own `spec`."""
     table = getattr(adapter, "spec", None)
-    if not isinstance(table, Mapping) or "name" not in table:
+    if not isinstance(adapter, type):
+        raise RegistryError(f"{where}: {adapter!r} is no class; name the adapter class itself")
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise RegistryError(f"{where}: give the adapter a class attribute spec = {{'name': 'kind/name', 'summary': ..., ...}}")
     for method in ("available", "build"):
         if not callable(getattr(adapter, method, None)):
@@ -201,23 +213,30 @@ _KEYS = {"factory", "summary", "reference", "package", "tested", "environment", 
 def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
     """Read one engine's description; raises RegistryError that names the engine and the key."""
     kind = name.partition("/")[0]
+    if not isinstance(table, Mapping):
+        raise RegistryError(f"engine {name!r}: write a table of {sorted(_KEYS)}")
     if kind not in VOCABULARY or not name.partition("/")[2]:
         raise RegistryError(f"engine {name!r}: name it kind/name, with a kind of {', '.join(VOCABULARY)}")
     if set(table) - _KEYS:
         raise RegistryError(f"{name}: unknown keys {sorted(set(table) - _KEYS)}; there are {sorted(_KEYS)}")
     if not table.get("factory") or not table.get("profiles"):
         raise RegistryError(f"{name}: factory and at least one profile are needed")
+    _check_types(EngineSpec, name, table)
     try:
         capabilities = parse_capabilities(name, kind, table.get("capabilities", {}))
     except ValueError as wrong:
         raise RegistryError(str(wrong)) from None
+    options = {o: _parse(Option, f"{name}: options.{o}", v) for o, v in table.get("options", {}).items()}
+    for o, option in options.items():
+        if option.choices and option.default not in option.choices:
+            raise RegistryError(f"{name}: options.{o}: {unknown('default', option.default, option.choices)}")
     return EngineSpec(
         name=name,
         summary=table.get("summary", ""),
         factory=table["factory"],
-        profiles={p: _parse(Profile, f"{name}: profiles.{p}", {"name": p, **v}) for p, v in table["profiles"].items()},
+        profiles={p: _parse(Profile, f"{name}: profiles.{p}", v, name=p) for p, v in table["profiles"].items()},
         capabilities=capabilities,
-        options={o: _parse(Option, f"{name}: options.{o}", v) for o, v in table.get("options", {}).items()},
+        options=options,
         reference=table.get("reference", False),
         package=table.get("package", ""),
         tested=tuple(table.get("tested", ())),
@@ -228,7 +247,7 @@ def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
 def load_object(path: str, what: str) -> Any:
     """The object at `module:attr`; raises RegistryError that says which half is wrong."""
     module_name, colon, attribute = path.partition(":")
-    if not colon or not attribute:
+    if not colon or not attribute or not module_name or module_name.startswith("."):
         raise RegistryError(f"{what} {path!r}: write module:attr")
     try:
         found: Any = importlib.import_module(module_name)
@@ -241,11 +260,33 @@ def load_object(path: str, what: str) -> Any:
     return found
 
 
-def _parse(cls: type, where: str, table: Mapping[str, Any]) -> Any:
-    fields = cls.__dataclass_fields__
-    if set(table) - set(fields):
-        raise RegistryError(f"{where}: unknown keys {sorted(set(table) - set(fields))}; there are {sorted(fields)}")
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+def _parse(cls: type, where: str, table: Mapping[str, Any], **given: str) -> Any:
+    if not isinstance(table, Mapping):
+        raise RegistryError(f"{where}: write a table, not {table!r}")
+    keys = set(cls.__dataclass_fields__) - set(given)
+    if set(table) - keys:
+        raise RegistryError(f"{where}: unknown keys {sorted(set(table) - keys)}; there are {sorted(keys)}")
+    _check_types(cls, where, table)
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}, **given)
+
+
+_SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "str": (str, "a text"),
+    "str | None": (str, "a text"),
+    "bool": (bool, "true or false"),
+    "int": (int, "an integer"),
+    "float": ((int, float), "a number"),
+    "tuple[str, ...]": ((list, tuple), "a list of texts"),
+}
+"""The annotation of a field to what its value is in a description, and how to say so. Anything else is a table."""
+
+
+def _check_types(cls: type, where: str, table: Mapping[str, Any]) -> None:
+    for key, value in table.items():
+        shape, said = _SHAPES.get(cls.__dataclass_fields__[key].type, (Mapping, "a table"))
+        texts = all(isinstance(v, str) for v in value) if isinstance(value, (list, tuple)) else True
+        if not isinstance(value, shape) or not texts:
+            raise RegistryError(f"{where}: {key} = {value!r}; write {said}")
 
 
 def _parse_options(spec: EngineSpec, given: str) -> dict[str, str]:

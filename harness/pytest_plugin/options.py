@@ -37,9 +37,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    # xdist's own default would spread the tests of one engine over workers, each with a boot of its own.
-    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "loadgroup"
     if config.option.list_engines or config.option.list_claims:
         from harness import tables
 
@@ -63,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
-    here = [f"{s.label} {s.spec.version}" for s in run.selections if any(not c.unavailable for c in run.cases(s.spec.kind) if c.selection is s)]
+    here = [f"{s.label} {s.spec.version or ''}".strip() for s in run.selections if any(not c.unavailable for c in run.cases(s.spec.kind) if c.selection is s)]
     lines = [f"assay: seed {run.seed}; engines: {', '.join(here) or 'none'}"]
     return lines + [f"unavailable: {label}: {reason}" for label, reason in run.unavailable.items()]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,7 +19,7 @@ import pytest
 from _pytest.junitxml import xml_key
 
 from harness import tables
-from harness.core import determinism
+from harness.core import determinism, guard
 from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
@@ -26,9 +27,8 @@ from harness.pytest_plugin import text
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
 SCHEMA = 1
+RECORDER = "assay-recorder"
 EXIT_STATUS = pytest.StashKey[int]()
-COUNTS = pytest.StashKey[dict[tuple[str, str], Counter[str]]]()
-"""(kind, engine@profile) to the number of each verdict."""
 
 
 def attach(item: pytest.Item, finding: Finding | None) -> None:
@@ -39,7 +39,7 @@ def attach(item: pytest.Item, finding: Finding | None) -> None:
     reason = item.stash.get(REASON, "") or (f"{finding.headline}: {finding.got}" if finding else "")
     values: dict[str, object] = {
         "schema": SCHEMA,
-        "test": text.clean_nodeid(item.nodeid),
+        "test": item.nodeid,
         "claim": claim.id,
         "level": str(claim.level.value),
         "engine": case.selection.spec.name,
@@ -60,6 +60,7 @@ def attach(item: pytest.Item, finding: Finding | None) -> None:
 def session_record(config: pytest.Config) -> dict[str, object]:
     """What the whole run depended on."""
     run = config.stash[RUN]
+    counts = config.pluginmanager.get_plugin(RECORDER).counts()
     return {
         "$report_type": "AssaySession",
         "schema": SCHEMA,
@@ -71,9 +72,8 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
         "unavailable": run.unavailable,
         "boots": dict(run.boots),
-        "verdicts": [
-            {"kind": kind, "engine": engine, **counts} for (kind, engine), counts in sorted(config.stash[COUNTS].items())
-        ],
+        "seconds": {name: round(seconds, 4) for name, seconds in run.spent.items()},
+        "verdicts": [{"kind": kind, "engine": engine, **row} for (kind, engine), row in sorted(counts.items())],
     }
 
 
@@ -91,6 +91,7 @@ class Recorder:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        # By name, in the order of arrival.
         self._last: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -99,34 +100,50 @@ class Recorder:
         if "verdict" in properties:
             self._last[properties["test"]] = properties
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        counts = self._config.stash[COUNTS]
+    def counts(self) -> dict[tuple[str, str], Counter[str]]:
+        """(kind, engine@profile) to the number of each verdict."""
+        counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for properties in self._last.values():
             options = f":{properties['options']}" if properties["options"] else ""
             case = f"{properties['engine']}{options}@{properties['profile']}"
             counts[properties["engine"].partition("/")[0], case][properties["verdict"]] += 1
-        judged = sum(n for c in counts.values() for verdict, n in c.items() if Verdict(verdict).judged)
+        return counts
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        judged = any(Verdict(p["verdict"]).judged for p in self._last.values())
         if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
             # All skipped: nobody learned anything, so this must not look like success.
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counts = self._config.stash[COUNTS]
-        if counts:
-            tables.show_verdicts(counts, self._config.stash[RUN].unavailable, terminalreporter)
+        if self._last:
+            tables.show_verdicts(self.counts(), self._config.stash[RUN].unavailable, terminalreporter)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self._config.stash[RUN].boots.update(getattr(node, "workeroutput", {}).get("assay_boots", {}))
+        run, told = self._config.stash[RUN], getattr(node, "workeroutput", {}).get("assay", {})
+        run.boots.update(told.get("boots", {}))
+        run.spent.update(told.get("spent", {}))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[COUNTS] = defaultdict(Counter)
     config.stash[EXIT_STATUS] = 0
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(config), "assay-recorder")
+        config.pluginmanager.register(Recorder(config), RECORDER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """What the harness costs is the loop less the engine calls in it."""
+    before, started = guard.ENGINE_TIME.seconds, time.perf_counter()
+    result = yield
+    if not getattr(session.config.option, "numprocesses", None):
+        spent = session.config.stash[RUN].spent
+        spent["loop"] += time.perf_counter() - started
+        spent["engine"] += guard.ENGINE_TIME.seconds - before
+    return result
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -134,7 +151,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """After everybody else: a worker reports its boots, the main process writes the session's record into both files."""
     config = session.config
     if hasattr(config, "workerinput"):
-        config.workeroutput["assay_boots"] = dict(config.stash[RUN].boots)
+        run = config.stash[RUN]
+        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent)}
     elif not config.option.collectonly and not config.option.plan:
         _write_session(config)
     result = yield

@@ -128,7 +128,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             idle.append(item)
             continue
         item.stash[CASE], item.stash[CLAIM] = case, item.function.assay_claim  # type: ignore[attr-defined]
-        item.add_marker(pytest.mark.xdist_group(case.group))
         _check_unique(item, seen)
     if idle:
         # No engine of their kind is asked for and here; the header says once what is not available, and why.

@@ -35,11 +35,6 @@ class Case:
         """The parameter in the test's name; a planted fault is appended, as in `...@cpu~layer-order`."""
         return f"{self.label}~{self.fault.name.partition('/')[2]}" if self.fault else self.label
 
-    @property
-    def group(self) -> str:
-        """Tests of one group share a boot, so they go to one worker."""
-        return self.id.replace("@", " ")
-
 
 @dataclass
 class Run:
@@ -60,6 +55,8 @@ class Run:
     traces: dict[str, dict[Any, Trace]] = field(default_factory=dict)
     boots: Counter[str] = field(default_factory=Counter)
     missed_deadline: bool = False
+    spent: Counter[str] = field(default_factory=Counter)
+    """Seconds: `loop`, of running tests; `engine`, of engine calls in it. Added up over workers."""
 
     def cases(self, kind: str) -> Iterator[Case]:
         """The engines and profiles that tests of this kind run on."""

@@ -19,7 +19,7 @@ def replay(item: pytest.Item) -> str:
     """The command that runs this one test as it was run, from the root of the checkout."""
     run = item.config.stash[RUN]
     case = item.stash[CASE]
-    words = ["pytest", clean_nodeid(item.nodeid), "--seed", str(run.seed)]
+    words = ["pytest", item.nodeid, "--seed", str(run.seed)]
     if case.fault:
         words += ["--fault", case.fault.name]
     return command([*words, *run.replay_options])
@@ -28,12 +28,6 @@ def replay(item: pytest.Item) -> str:
 def command(words: Iterable[str]) -> str:
     """Words as a shell line; double quotes where quotes are needed and possible, since test names hold brackets."""
     return " ".join(f'"{w}"' if shlex.quote(w) != w and not set(w) & set('"$`\\!') else shlex.quote(w) for w in words)
-
-
-def clean_nodeid(nodeid: str) -> str:
-    """Without the group that xdist appends behind the parameters."""
-    head, bracket, tail = nodeid.rpartition("]")
-    return f"{head}{bracket}" if bracket and tail.startswith("@") else nodeid
 
 
 def failure(item: pytest.Item, finding: Finding, judge: Judge | None) -> str:
@@ -60,5 +54,7 @@ def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | 
 
 def one_line(text: str, name: str = "") -> str:
     """On one line, and no longer than a reader follows; a command is never cut."""
+    if name == "replay":
+        return text
     flat = " ".join(text.split())
-    return flat if name == "replay" or len(flat) <= _WIDTH else f"{flat[:_WIDTH]}..."
+    return flat if len(flat) <= _WIDTH else f"{flat[:_WIDTH]}..."

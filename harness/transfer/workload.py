@@ -31,9 +31,11 @@ class Workload:
     def __post_init__(self) -> None:
         if not 0 < self.seq_len <= self.blocks * self.block_size:
             raise ValueError(f"seq_len = {self.seq_len} does not fit {self.blocks} blocks of {self.block_size} tokens")
+        if self.blocks < 2:
+            raise ValueError(f"blocks = {self.blocks}: the seeds' block table names two")
         if self.layers < 1 or self.many_layers < 11 or self.heads < 1 or self.head_dim < 1:
             raise ValueError("layers, heads and head_dim are at least 1, many_layers at least 11")
-        if self.receive_timeout <= 0:
+        if not self.receive_timeout > 0:
             raise ValueError(f"receive_timeout = {self.receive_timeout}: give seconds above 0")
 
     def layout(self, layers: int | None = None) -> KVLayout:

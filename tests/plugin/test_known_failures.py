@@ -1,0 +1,138 @@
+"""Expected failures: an entry of ci/known_failures.toml, and a capability declared NOT_YET."""
+
+from importlib import metadata
+
+import pytest
+
+VERSION = metadata.version("pluggy")
+
+HOLDS = "judge.equal(engine.echo(1), 1, 'echo')"
+BREAKS = "judge.equal(engine.echo(1), 2, 'echo')"
+MANY_READS = "@requires(ConnectorCap.MANY_READS)"
+DIFFERS = "run = lambda: {'count': engine.count()}\njudge.controlled('key', run, run)"
+
+
+def test_known_failure(suite):
+    """A failure that has an entry is KNOWN, with the issue and the evidence, and the run passes."""
+    suite.check(BREAKS)
+    suite.known()
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("KNOWN", 0)
+    assert ran.only()["reason"] == "https://example.org/1: seen here"
+    assert "1 xfailed" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"engine": "connector/other"}, {"versions": ["0.0.9"]}, {"claim": "connector.toy.else"}, {"verdict": "VACUOUS"}],
+    ids=lambda f: next(iter(f)),
+)
+def test_entry_of_another_failure(suite, fields):
+    """An entry excuses only its own engine, versions, claim and verdict."""
+    suite.check(BREAKS)
+    suite.known(**fields)
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("FAIL", 1)
+
+
+def test_known_failure_that_passes(suite):
+    """An entry that nothing fails under any more fails the run, and says what to delete."""
+    suite.check(HOLDS)
+    suite.known()
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("FAIL", 1)
+    assert "EXPECTED FAILURE PASSED" in ran.stdout
+    assert f"delete the entry of connector.toy.it on connector/toy {VERSION} from ci/known_failures.toml" in ran.stdout
+
+
+def test_known_inconclusive(suite):
+    """An entry may excuse an engine that does not repeat itself."""
+    suite.check(DIFFERS)
+    suite.known(verdict="INCONCLUSIVE")
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("KNOWN", 0)
+
+
+def test_known_inconclusive_that_passes(suite):
+    """It may repeat itself by luck: a PASS stays a PASS."""
+    suite.check(HOLDS)
+    suite.known(verdict="INCONCLUSIVE")
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("PASS", 0)
+
+
+def test_known_failure_does_not_excuse_the_harness(suite):
+    """A harness that breaks is an ERROR whatever the entries say."""
+    suite.check("{}['missing']")
+    suite.known()
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("ERROR", 1)
+
+
+def test_known_leak(suite):
+    """A leak found after the test is excused by an entry like any other failure."""
+    suite.check(f"{HOLDS}\nengine.hold(1)")
+    suite.known()
+    ran = suite.run()
+
+    assert (ran.verdict, ran.ret) == ("KNOWN", 0)
+
+
+def test_not_yet(suite):
+    """A claim on a capability that is to come runs, and its failure is KNOWN."""
+    suite.check(BREAKS, before=MANY_READS)
+    ran = suite.run(adapter="NotYet")
+
+    assert (ran.verdict, ran.only()["reason"], ran.ret) == ("KNOWN", "not yet: planned", 0)
+    assert suite.log() == ["boot connector/notyet", "close connector/notyet"]
+
+
+def test_not_yet_that_passes(suite):
+    """Once it passes, the run fails until the declaration is raised."""
+    suite.check(HOLDS, before=MANY_READS)
+    ran = suite.run(adapter="NotYet")
+
+    assert (ran.verdict, ran.ret) == ("FAIL", 1)
+    assert "raise the capability of connector/notyet in engines.toml from not_yet" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"owner": None}, "missing ['owner']"),
+        ({"own": "me"}, "unknown ['own']"),
+        ({"verdict": "PASS"}, "FAIL, INCONCLUSIVE or VACUOUS"),
+        ({"verdict": "ERROR"}, "FAIL, INCONCLUSIVE or VACUOUS"),
+        ({"verdict": "MAYBE"}, "MAYBE"),
+        ({"opened": '"2026-01-01"'}, "write a date"),
+        ({"evidence": " "}, "evidence is empty"),
+        ({"evidence": 3}, "evidence"),
+        ({"versions": "0.1.0"}, "versions"),
+    ],
+)
+def test_malformed_entry(suite, fields, says):
+    """An entry that cannot be read stops the run, and names the file and the entry."""
+    suite.check(HOLDS)
+    suite.known(**fields)
+    ran = suite.run()
+
+    assert ran.ret == 4
+    assert "known_failures.toml: failure 1: " in ran.printed
+    assert says in ran.printed
+
+
+def test_malformed_file(suite):
+    """So does a file that is no TOML."""
+    suite.check(HOLDS)
+    suite.known()
+    suite.path.joinpath("ci/known_failures.toml").write_text("[[failure]\n")
+    ran = suite.run()
+
+    assert ran.ret == 4
+    assert "known_failures.toml: " in ran.printed
