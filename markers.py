@@ -1,7 +1,7 @@
 """The vocabulary of marks, and the way from a test to a CI lane. Imports nothing of ours.
 
-Marks say what a test needs; lanes are mark expressions. `register_ci` and `register_cuda_ci` are read from the syntax tree of a suite and do
-nothing at run time, so call them at module level with literals only.
+Marks say what a test needs; lanes are mark expressions. `register_ci` and `register_cuda_ci` are read from the syntax tree of a suite
+and do nothing at run time, so call them at module level with literals only.
 """
 
 from __future__ import annotations

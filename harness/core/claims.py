@@ -75,11 +75,12 @@ def read_claims(paths: Iterable[Path]) -> list[Claim]:
 
 def _claims_of(file: Path) -> list[Claim]:
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    tests = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
-    return [_claim_of(file, test) for test in tests]
+    tests = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name.startswith("test_")]
+    # A walk goes level by level, and would put what stands in a class last.
+    return [_claim_of(file, test) for test in sorted(tests, key=lambda test: test.lineno)]
 
 
-def _claim_of(file: Path, test: ast.FunctionDef) -> Claim:
+def _claim_of(file: Path, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Claim:
     where = f"{file}:{test.lineno}"
     calls = [d for d in test.decorator_list if isinstance(d, ast.Call)]
     claims = [c for c in calls if _name(c.func) == "claim"]

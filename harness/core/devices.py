@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from itertools import takewhile
+from pathlib import Path
 
 from harness.core.names import unknown
 
@@ -126,8 +127,8 @@ def fingerprint() -> dict[str, object]:
 
 def _cpu_model() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            return next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), platform.machine())
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
     except OSError:
         return platform.processor() or platform.machine()
 

@@ -1,8 +1,9 @@
 """Planted faults: a switchable wrong behaviour of a reference engine, and the claims that must catch it.
 
-A fault replaces one production seam, a function or method of the reference engine, by a function that is given the original first. It is
-switched on from outside and leaves nothing behind. A *wrong input* is a fault without a public source: one wrong answer, made for
-one claim that no catalogued fault covers. A *null* fault changes nothing and must be caught by nobody; a *canary* must fail every claim it names.
+A fault replaces one production seam, a function or method of the reference engine, by a function that is given the original first.
+It is switched on from outside and leaves nothing behind. A *wrong input* is a fault without a public source: one wrong answer, made
+for one claim that no catalogued fault covers. A *null* fault changes nothing and must be caught by nobody; a *canary* must fail every
+claim that it names.
 """
 
 from __future__ import annotations

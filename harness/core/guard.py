@@ -1,7 +1,7 @@
 """Every call of an engine passes here: a raised exception becomes a finding, and a call that does not return in time is interrupted.
 
-The interrupt is a signal in the main thread, so it reaches waits on locks and sleeps; a call that never returns to the interpreter is left to
-pytest-timeout. An engine that swallows the interrupt is found out when its call returns.
+The interrupt is a signal in the main thread, so it reaches waits on locks and sleeps; a call that never returns to the interpreter
+is left to pytest-timeout. An engine that swallows the interrupt is found out when its call returns.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from harness.core.verdict import DeadlineMissed, EngineRaised, Finding
 
 DEFAULT_DEADLINE = 30.0
 """Seconds of wall time that one engine call may take, unless --deadline says otherwise."""
+
+BUILD_DEADLINE = 900.0
+"""Seconds for a build, which may read many gigabytes of weights."""
 
 
 class Stopwatch:

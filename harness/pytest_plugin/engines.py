@@ -50,6 +50,10 @@ class Pool:
         engine = _build(case, config, clock, self._run.deadline)
         return guard.Guarded(engine, self._run.deadline, _DEPLOYS)
 
+    def is_up(self, engine: guard.Guarded) -> bool:
+        """Whether this engine is the shared one."""
+        return self._engine is engine
+
     def close(self) -> None:
         """Close the shared engine and take the fault out again."""
         engine, self._engine = self._engine, None
@@ -82,7 +86,7 @@ def _build(case: Case, config: Any, clock: Any, deadline: float) -> Any:
         except Unavailable as reason:
             return reason
 
-    built = guard.call("build", build, deadline=max(deadline, 600.0))
+    built = guard.call("build", build, deadline=max(deadline, guard.BUILD_DEADLINE))
     if isinstance(built, Unavailable):
         raise built
     return built
@@ -135,6 +139,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[guard.Guarded]:
     up = _boot(request, lambda: pool.shared(request.param))
     before = dict(up.usage())
     yield up
+    if not pool.is_up(up):
+        # A failure closed it, or a test that builds its own: nothing is left that the next test could inherit.
+        return
     try:
         check_usage("engine", before, dict(up.usage()))
     except Finding:
@@ -152,8 +159,8 @@ def fresh_engine(request: pytest.FixtureRequest, build_engine: Callable[..., gua
 def build_engine(request: pytest.FixtureRequest) -> Iterator[Callable[..., guard.Guarded]]:
     """A function that boots an engine of the case with the options given: `build_engine(connector="memory")`.
 
-    For tests with arms of their own or restarts. The shared engine is closed first; each engine built is closed at the end, the last first. Close
-    one before you build the next where the two do not fit beside each other.
+    For tests with arms of their own or restarts. The shared engine is closed first; each engine built is closed at the end, the last
+    first. Close one before you build the next where the two do not fit beside each other.
     """
     pool = request.config.stash[POOL]
     case = request.node.stash[CASE]

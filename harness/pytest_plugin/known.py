@@ -19,10 +19,16 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_EXCUSED = ("FAIL", "INCONCLUSIVE", "VACUOUS")
+"""Verdicts that an engine may be excused from."""
+
 
 @dataclass(frozen=True)
 class KnownFailure:
-    """One entry. `versions` lists the engine's versions that it was seen on; dates are ISO; `issue` is a link."""
+    """One entry. `versions` lists the engine's versions that it was seen on; dates are ISO; `issue` is a link, or says that none is filed.
+
+    `engine` is a name as --engine takes it: an entry with options holds for a run with just those.
+    """
 
     engine: str
     versions: tuple[str, ...]
@@ -40,15 +46,18 @@ class KnownFailure:
         names = {f.name for f in fields(cls)}
         if set(table) != names:
             raise ValueError(f"{where}: missing {sorted(names - set(table))}, unknown {sorted(set(table) - names)}")
-        verdict = Verdict(table["verdict"])
-        if not verdict.fails_the_run or verdict is Verdict.ERROR:
-            raise ValueError(f"{where}: verdict {verdict}: an engine's known failure is FAIL, INCONCLUSIVE or VACUOUS")
+        for key in ("engine", "claim", "verdict", "evidence", "issue", "owner"):
+            if not isinstance(table[key], str) or not table[key].strip():
+                raise ValueError(f"{where}: {key} = {table[key]!r}: write a text that is not empty")
+        versions = table["versions"]
+        if not isinstance(versions, list) or not versions or not all(isinstance(v, str) for v in versions):
+            raise ValueError(f'{where}: versions = {versions!r}: write a list of texts, as in ["0.30.0"]')
+        if table["verdict"] not in _EXCUSED:
+            raise ValueError(f"{where}: verdict = {table['verdict']!r}: an engine's known failure is {', '.join(_EXCUSED)}")
         for key in ("opened", "look_again"):
             if not isinstance(table[key], datetime.date):
                 raise ValueError(f"{where}: {key} = {table[key]!r}: write a date, as in 2026-12-31 without quotes")
-        if not table["evidence"].strip():
-            raise ValueError(f"{where}: evidence is empty; say what was seen, on what machine")
-        return cls(**{**table, "versions": tuple(table["versions"]), "verdict": verdict})
+        return cls(**{**table, "versions": tuple(versions), "verdict": Verdict(table["verdict"])})
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,12 @@ def load(path: Path) -> list[KnownFailure]:
         return []
     try:
         with path.open("rb") as file:
-            tables = tomllib.load(file).get("failure", [])
+            content = tomllib.load(file)
     except tomllib.TOMLDecodeError as wrong:
         raise ValueError(f"{path}: {wrong}") from None
-    return [KnownFailure.parse(f"{path}: failure {i + 1}", table) for i, table in enumerate(tables)]
+    if set(content) - {"failure"}:
+        raise ValueError(f"{path}: unknown {sorted(set(content) - {'failure'})}; an entry is a table [[failure]]")
+    return [KnownFailure.parse(f"{path}: failure {i + 1}", table) for i, table in enumerate(content.get("failure", []))]
 
 
 KNOWN = pytest.StashKey[list[KnownFailure]]()
@@ -86,9 +97,16 @@ def known_failures(config: pytest.Config) -> list[KnownFailure]:
     return config.stash[KNOWN]
 
 
+def overdue(config: pytest.Config, today: datetime.date) -> list[str]:
+    """A line for each entry that somebody promised to look at again by now."""
+    entries = [e for e in known_failures(config) if e.look_again <= today]
+    return [f"known failure to look at again: {e.claim} on {e.engine} ({e.owner}, since {e.look_again})" for e in entries]
+
+
 def expectation(item: pytest.Item, not_yet: str | None) -> Expectation | None:
     """What failure is expected of the item, or None. `not_yet` is the reason of a capability declared so."""
-    spec, claim = item.stash[CASE].selection.spec, item.stash[CLAIM]
+    selection, claim = item.stash[CASE].selection, item.stash[CLAIM]
+    spec = selection.spec
     if not_yet is not None:
         return Expectation(
             frozenset({Verdict.FAIL, Verdict.VACUOUS}),
@@ -96,11 +114,11 @@ def expectation(item: pytest.Item, not_yet: str | None) -> Expectation | None:
             f"raise the capability of {spec.name} in engines.toml from not_yet",
         )
     for entry in known_failures(item.config):
-        if entry.engine == spec.name and entry.claim == claim.id and spec.version in entry.versions:
+        if entry.engine == selection.label and entry.claim == claim.id and spec.version in entry.versions:
             return Expectation(
                 frozenset({entry.verdict}),
                 f"{entry.issue}: {entry.evidence}",
-                f"delete the entry of {claim.id} on {spec.name} {spec.version} from {item.config.getini('assay_known_failures')}",
+                f"delete the entry of {claim.id} on {selection.label} {spec.version} from {item.config.getini('assay_known_failures')}",
                 # An engine that does not repeat itself may do so by luck.
                 strict=entry.verdict is not Verdict.INCONCLUSIVE,
             )

@@ -25,10 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--engine", action="append", default=[], metavar="NAME[:option=value,...]", help="engines to judge; repeatable, globs")
     group.addoption("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
     group.addoption("--seed", type=int, default=DEFAULT_SEED, help="the run's one seed (default: %(default)s)")
-    group.addoption("--deadline", type=float, default=DEFAULT_DEADLINE, metavar="SECONDS", help="for one engine call (default: %(default)s)")
-    group.addoption("--set", action="append", default=[], metavar="kind.name=value", dest="assay_set", help="a constant of a kind's workload")
+    group.addoption(
+        "--deadline", type=float, default=DEFAULT_DEADLINE, metavar="SECONDS", help="for one engine call (default: %(default)s)"
+    )
+    group.addoption(
+        "--set", action="append", default=[], metavar="kind.name=value", dest="assay_set", help="a constant of a kind's workload"
+    )
     group.addoption("--fault", metavar="NAME", help="run the suites against a reference engine with this fault planted")
-    group.addoption("--prove", nargs="?", const="*", metavar="GLOB", help="plant every fault (that matches) and demand that its claims fail")
+    group.addoption(
+        "--prove", nargs="?", const="*", metavar="GLOB", help="plant every fault (that matches) and demand that its claims fail"
+    )
     group.addoption("--plan", action="store_true", help="say what would run here and what would not, and run nothing")
     group.addoption("--list-engines", action="store_true", help="list the engines and leave")
     group.addoption("--list-claims", action="store_true", help="list the claims and leave")
@@ -60,7 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
-    here = [f"{s.label} {s.spec.version or ''}".strip() for s in run.selections if any(not c.unavailable for c in run.cases(s.spec.kind) if c.selection is s)]
+    here = [
+        f"{s.label} {s.spec.version or ''}".strip()
+        for s in run.selections
+        if any(not c.unavailable for c in run.cases(s.spec.kind) if c.selection is s)
+    ]
     lines = [f"assay: seed {run.seed}; engines: {', '.join(here) or 'none'}"]
     return lines + [f"unavailable: {label}: {reason}" for label, reason in run.unavailable.items()]
 

@@ -21,7 +21,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not config.option.plan or hasattr(config, "workerinput"):
         return
-    items = [i for i in getattr(terminalreporter, "_session").items if CASE in i.stash]
+    items = [i for i in terminalreporter._session.items if CASE in i.stash]
     terminalreporter.section("plan: nothing was run")
     for line in lines(items):
         terminalreporter.write_line(line)

@@ -1,7 +1,8 @@
 """Prove mode: every planted fault must be caught, by verdict, by each claim that it names; the null fault by none.
 
-An item is a claim's test on the reference engine with one fault planted. It passes if the fault's word holds: FAIL under a fault, a wrong input and
-a canary; nothing that fails a run under the null fault. The score is taken from the reports, so it is the same under xdist.
+An item is a claim's test on the reference engine with one fault planted. It passes if the fault's word holds: FAIL under a fault, a
+wrong input and a canary; nothing that fails a run under the null fault. The score is taken from the reports, so it is the same under
+xdist.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
-Schema 1. A result's properties are text, numbers as they are: schema, test, claim, level, engine, version, profile, options, fault, verdict, reason, figures (JSON:
-a list of name, value, unit, bound), seed, control, replay. The last report of a test holds its final ones.
+Schema 1. A result's properties are text, numbers as they are: schema, test, claim, level, engine, version, profile, options, fault,
+verdict, reason, figures (JSON: a list of name, value, unit, bound), seed, control, replay. The last report of a test holds its final
+ones.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import shlex
 import subprocess
@@ -23,7 +25,7 @@ from harness.core import determinism, guard
 from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
-from harness.pytest_plugin import text
+from harness.pytest_plugin import known, text
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
 SCHEMA = 1
@@ -31,11 +33,10 @@ RECORDER = "assay-recorder"
 EXIT_STATUS = pytest.StashKey[int]()
 
 
-def attach(item: pytest.Item, finding: Finding | None) -> None:
-    """Put the item's properties on it, in place of those of an earlier phase."""
+def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> None:
+    """Put the item's properties on it."""
     case, claim, run = item.stash[CASE], item.stash[CLAIM], item.config.stash[RUN]
-    judge = getattr(item, "funcargs", {}).get("judge")
-    judge = judge if isinstance(judge, Judge) else Judge()
+    judge = judge or Judge()
     reason = item.stash.get(REASON, "") or (f"{finding.headline}: {finding.got}" if finding else "")
     values: dict[str, object] = {
         "schema": SCHEMA,
@@ -54,7 +55,7 @@ def attach(item: pytest.Item, finding: Finding | None) -> None:
         "control": judge.control,
         "replay": text.replay(item),
     }
-    item.user_properties[:] = [p for p in item.user_properties if p[0] not in values] + list(values.items())
+    item.user_properties += values.items()
 
 
 def session_record(config: pytest.Config) -> dict[str, object]:
@@ -81,7 +82,10 @@ def _commit(config: pytest.Config) -> str:
     """The checkout's commit, `+` if it has changes; empty outside a checkout."""
     asked = subprocess.run(
         ["git", "describe", "--always", "--dirty=+", "--abbrev=40", "--exclude=*"],
-        cwd=config.rootpath, capture_output=True, text=True, check=False,
+        cwd=config.rootpath,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
@@ -120,6 +124,8 @@ class Recorder:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._last:
             tables.show_verdicts(self.counts(), self._config.stash[RUN].unavailable, terminalreporter)
+            for line in known.overdue(self._config, datetime.date.today()):
+                terminalreporter.write_line(line, yellow=True)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -30,6 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kind = _kind(metafunc)
     claim = _claim(metafunc)
     _check_requirements(metafunc, kind)
+    _check_excuses(metafunc)
     cases = list(_cases(run, kind, claim))
     # pytest makes a skipped test of an empty list; None stands for it, and is deselected below.
     params = [pytest.param(case, id=case.id, marks=_marks(case)) for case in cases] or [pytest.param(None, id="none")]
@@ -53,7 +54,7 @@ def _kind(metafunc: pytest.Metafunc) -> str:
     marked = [m.name for m in metafunc.definition.iter_markers() if m.name in markers.KINDS]
     kind = marked[0] if marked else Path(metafunc.module.__file__ or "").parent.name
     if kind not in markers.KINDS:
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid}: put the file under suites/<kind>/ or mark it with its kind: {unknown('kind', kind, markers.KINDS)}"
         )
     return kind
@@ -62,9 +63,9 @@ def _kind(metafunc: pytest.Metafunc) -> str:
 def _claim(metafunc: pytest.Metafunc) -> Claim:
     claim: Claim | None = getattr(metafunc.function, "assay_claim", None)
     if claim is None:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: no @claim; every test of a suite carries exactly one")
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: no @claim; every test of a suite carries exactly one")
     if not claim.sentence:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: no docstring; its first line is the sentence of {claim.id}")
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: no docstring; its first line is the sentence of {claim.id}")
     return claim
 
 
@@ -74,7 +75,17 @@ def _check_requirements(metafunc: pytest.Metafunc, kind: str) -> None:
     known = [member.value for member in VOCABULARY.get(kind, ())]
     for asked in requirements(metafunc.function):
         if asked.capability not in known:
-            raise pytest.UsageError(f"{metafunc.definition.nodeid}: {unknown(f'{kind} capability', asked.capability, known)}")
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {unknown(f'{kind} capability', asked.capability, known)}")
+
+
+def _check_excuses(metafunc: pytest.Metafunc) -> None:
+    """No test excuses an engine by itself: that is for the engine's description and for the list of known failures."""
+    excuse = next((m.name for m in metafunc.definition.iter_markers() if m.name in ("skip", "skipif", "xfail")), None)
+    if excuse:
+        known = metafunc.config.getini("assay_known_failures")
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: no {excuse} here; declare a capability and ask for it with @requires, or add to {known}"
+        )
 
 
 def requirements(function: object) -> tuple[Requirement, ...]:
@@ -103,13 +114,11 @@ def not_yet(item: pytest.Item, case: Case) -> str | None:
 
 def _marks(case: Case) -> list[pytest.MarkDecorator]:
     profile = case.profile
-    names = markers.profile_mark_names(
-        profile.name, platform=profile.platform, card_class=profile.card_class, num_cards=profile.num_cards
-    )
+    names = markers.profile_mark_names(profile.name, platform=profile.platform, card_class=profile.card_class, num_cards=profile.num_cards)
     names += [case.selection.spec.kind, *profile.marks]
     for name in names:
         if name not in markers.MARKS:
-            raise pytest.UsageError(f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}")
+            raise pytest.Collector.CollectError(f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}")
     return [getattr(pytest.mark, name) for name in names]
 
 

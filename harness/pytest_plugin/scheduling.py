@@ -1,7 +1,7 @@
 """Under pytest-xdist the tests that share a boot go to one worker.
 
-xdist's own `--dist loadgroup` would do, but as of 3.8.0 it marks groups in a place that pytest 9.2 no longer reads. The case in a test's name
-says the same without marks.
+xdist's own `--dist loadgroup` would do, but as of 3.8.0 it marks groups in a place that pytest 9.2 no longer reads. The case in a
+test's name says the same without marks.
 """
 
 from __future__ import annotations

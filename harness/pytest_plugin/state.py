@@ -80,7 +80,7 @@ class Run:
 def _why_unavailable(selection: Selection, profile: Profile) -> str | None:
     try:
         return selection.spec.why_unavailable(profile)
-    except Exception as broken:  # a third party's available() may raise anything; the run goes on without that engine
+    except Exception as broken:  # noqa: BLE001 - a third party's available() may raise anything; the run goes on without that engine
         return f"available() raised {type(broken).__name__}: {broken}"
 
 

@@ -6,8 +6,10 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from harness.core.judge import Judge
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Finding, Verdict
@@ -16,6 +18,11 @@ from harness.pytest_plugin.engines import POOL, WATCHED, check_usage
 from harness.pytest_plugin.prove import expected_to_fail, judge_the_fault
 from harness.pytest_plugin.routing import not_yet
 from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Read here, so that a wrong entry stops the run before the first engine boots.
+    known.known_failures(config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,18 +38,40 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     return result
 
 
+@dataclass
+class Outcome:
+    """What the phases of a test came to so far: the worst verdict, what was found, in which phase, and the test's record."""
+
+    verdict: Verdict
+    finding: Finding | None
+    when: str
+    judge: Judge | None
+
+
+OUTCOME = pytest.StashKey[Outcome]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report a test once its verdict stands: a leak is found after the body, when pytest by itself would have told of a pass."""
+    if CASE not in item.stash:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _conclude(item, runtestprotocol(item, log=False, nextitem=nextitem)):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
-    if CASE not in item.stash or _stopped(call):
-        return (yield)
-    finding = None
-    reached = call.when == "call" or call.excinfo is not None
-    if reached and not (call.when == "teardown" and call.excinfo is None):
-        finding = _settle(item, call)
-        record.attach(item, finding)
+    judged = CASE in item.stash and not _stopped(call)
+    if judged and (call.when == "call" or call.excinfo is not None):
+        _note(item, call)
     report: pytest.TestReport = yield
-    if reached and item.stash[VERDICT].judged:
-        _shape(item, call, report, finding)
+    if judged:
+        # pytest.xfail() excuses nothing here: expected failures stand in a file of their own.
+        vars(report).pop("wasxfail", None)
     return report
 
 
@@ -50,19 +79,46 @@ def _stopped(call: pytest.CallInfo) -> bool:
     return call.excinfo is not None and issubclass(call.excinfo.type, (KeyboardInterrupt, pytest.exit.Exception))
 
 
-def _settle(item: pytest.Item, call: pytest.CallInfo) -> Finding | None:
-    """Give the item its verdict. Returns the finding to show, if there is one."""
+def _note(item: pytest.Item, call: pytest.CallInfo) -> None:
+    """The first phase that fails the run decides; what breaks after it is told beside it."""
     verdict, finding = _classify(item, call)
-    case, run = item.stash[CASE], item.config.stash[RUN]
+    before = item.stash.get(OUTCOME, None)
+    if before is None or (verdict.fails_the_run and not before.verdict.fails_the_run):
+        judge = (getattr(item, "funcargs", None) or {}).get("judge")
+        item.stash[OUTCOME] = Outcome(verdict, finding, call.when, judge if isinstance(judge, Judge) else None)
     if isinstance(finding, DeadlineMissed):
-        run.missed_deadline = True
-    if case.fault is None and verdict.judged:
+        item.config.stash[RUN].missed_deadline = True
+    if verdict.fails_the_run:
+        # Whatever the engine is now, the next test gets a new one; also after a failure that is known.
+        _close_pool(item)
+
+
+def _conclude(item: pytest.Item, reports: list[pytest.TestReport]) -> list[pytest.TestReport]:
+    """Settle the verdict and let one report bear it: that of the call, or of the set-up if there was no call."""
+    outcome = item.stash.get(OUTCOME, None)
+    if outcome is None:
+        return reports
+    by_phase = {report.when: report for report in reports}
+    bearer = by_phase.get("call", by_phase["setup"])
+    broke = by_phase[outcome.when]
+    for report in reports:
+        if report is not bearer and report.failed:
+            if report is broke:
+                bearer.longrepr = report.longrepr
+            else:
+                bearer.sections.append((f"{report.when} failed too", str(report.longrepr)))
+            report.outcome, report.longrepr = "passed", None
+    verdict, finding = outcome.verdict, outcome.finding
+    if item.stash[CASE].fault is None and verdict.judged:
         verdict, finding = _against_expectation(item, verdict, finding)
     item.stash[VERDICT] = verdict
-    if verdict.fails_the_run:
-        # Whatever the engine is now, the next test gets a new one.
-        _close_pool(item)
-    return finding
+    record.attach(item, finding, outcome.judge)
+    for report in {id(r): r for r in (bearer, reports[-1])}.values():
+        # JUnit reads the last report of a test, everybody else the one that bears the verdict.
+        report.user_properties = list(item.user_properties)
+    if verdict.judged:
+        _shape(item, bearer, finding, outcome)
+    return reports
 
 
 def _classify(item: pytest.Item, call: pytest.CallInfo) -> tuple[Verdict, Finding | None]:
@@ -73,7 +129,7 @@ def _classify(item: pytest.Item, call: pytest.CallInfo) -> tuple[Verdict, Findin
         return raised.verdict, raised
     if isinstance(raised, pytest.skip.Exception) and VERDICT in item.stash:
         return item.stash[VERDICT], None
-    if isinstance(raised, (AssertionError, pytest.fail.Exception)):
+    if isinstance(raised, (AssertionError, pytest.fail.Exception)) and not isinstance(raised, pytest.xfail.Exception):
         return Verdict.FAIL, ClaimBroken("ASSERTION FAILED", got=str(raised) or "a bare assert")
     return Verdict.ERROR, None
 
@@ -99,28 +155,29 @@ def _close_pool(item: pytest.Item) -> None:
         item.add_report_section("call", "engine close", f"{also.headline}: {also.got}")
 
 
-def _shape(item: pytest.Item, call: pytest.CallInfo, report: pytest.TestReport, finding: Finding | None) -> None:
+def _shape(item: pytest.Item, report: pytest.TestReport, finding: Finding | None, outcome: Outcome) -> None:
     """Make pytest's report say what the verdict says."""
     verdict = item.stash[VERDICT]
     report.assay_verdict = str(verdict)  # type: ignore[attr-defined]
-    judge = getattr(item, "funcargs", {}).get("judge")
+    if verdict is not Verdict.ERROR:
+        # A claim that broke while the engine booted is a failure like any other; pytest calls what breaks in set-up an error.
+        report.when = "call"
     if expected_to_fail(item):
-        judge_the_fault(item, report, finding, judge)
+        judge_the_fault(item, report, finding, outcome.judge)
         return
     if verdict is Verdict.KNOWN:
         report.outcome, report.wasxfail = "skipped", item.stash[REASON]  # type: ignore[attr-defined]
-        report.when = "call"
     elif finding is not None:
         report.outcome = "failed"
-        shown = text.failure(item, finding, judge)
-        report.longrepr = f"{report.longrepr}\n\n{shown}" if item.config.option.verbose > 1 and call.excinfo else shown
-        if call.when == "setup":
-            # A claim that broke while the engine booted is a failure like any other; pytest calls what breaks in set-up an error.
-            report.when = "call"
+        shown = text.failure(item, finding, outcome.judge)
+        report.longrepr = f"{report.longrepr}\n\n{shown}" if item.config.option.verbose > 1 and report.longrepr else shown
         if isinstance(finding, DeadlineMissed):
             report.sections.append(("where every thread stood", finding.stacks))
     elif verdict is Verdict.ERROR:
-        report.longrepr = f"{report.longrepr}\n\nERROR  {item.stash[CASE].label}: the harness broke, not the engine\nreplay    {text.replay(item)}"
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.longrepr}\n\nERROR  {item.stash[CASE].label}: the harness broke, not the engine\nreplay    {text.replay(item)}"
+        )
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

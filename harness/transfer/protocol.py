@@ -78,7 +78,7 @@ class TransferConfig:
 
     layout: KVLayout
     entry: EntryPoint = EntryPoint.DIFFUSION
-    async_prefetch: bool | None | str = True
+    async_prefetch: bool | str | None = True
     companion: bool = False
     connector_options: Mapping[str, Any] = field(default_factory=dict)
     sends: bool = False

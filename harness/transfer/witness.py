@@ -8,12 +8,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from harness.core.clock import Clock
 from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Connector
 
@@ -31,10 +30,7 @@ class ConnectorFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Call:
-    """One call as it came in. `size` is the bytes put or got, 0 for a get that found nothing and for a call that failed or is held.
-
-    `at`: when it came, in seconds on the engine's clock.
-    """
+    """One call as it came in. `size` is the bytes put or got, 0 for a get that found nothing and for a call that failed or is held."""
 
     op: str
     from_stage: str
@@ -42,7 +38,6 @@ class Call:
     key: str
     handle: Any = None
     size: int = 0
-    at: float = field(default=0.0, compare=False)
 
 
 class WitnessConnector:
@@ -51,8 +46,8 @@ class WitnessConnector:
     Under a VirtualClock a thread held here counts as running, as a real one would: virtual time stands still until it is released.
     """
 
-    def __init__(self, inner: Connector, clock: Clock, limit: float = HOLD_LIMIT) -> None:
-        self._inner, self._clock, self._limit = inner, clock, limit
+    def __init__(self, inner: Connector, limit: float = HOLD_LIMIT) -> None:
+        self._inner, self._limit = inner, limit
         self._changed = threading.Condition()
         self._calls: list[Call] = []
         self._closed_gates: set[str] = set()
@@ -148,7 +143,7 @@ class WitnessConnector:
     def _arrive(self, call: Call) -> int:
         """Record the call, hold it at a closed gate, fail it if asked to. Returns its number in the record."""
         with self._changed:
-            self._calls.append(replace(call, at=self._clock.now()))
+            self._calls.append(call)
             number = len(self._calls) - 1
             self._pass_gate(call)
             if self._failures[call.op] > 0:

@@ -183,7 +183,9 @@ def blocks_sorted(original: Any, pages: Any, kv: Any, block_ids: Any, count: int
     return original(pages, kv, sorted(block_ids), count)
 
 
-@wrong_input("transfer/never-forgotten", "prefetch:PrefetchTable._forget", "transfer.lifecycle.delivered_once", "transfer.prefetch.delivers")
+@wrong_input(
+    "transfer/never-forgotten", "prefetch:PrefetchTable._forget", "transfer.lifecycle.delivered_once", "transfer.prefetch.delivers"
+)
 def never_forgotten(original: Any, table: Any, request_id: str) -> None:
     """A consumed prefetch stays tracked and is delivered again."""
 

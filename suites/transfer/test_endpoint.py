@@ -7,7 +7,7 @@ from harness.transfer.protocol import Endpoint
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=1, suite="transfer")
-register_cuda_ci(est_time=4, suite="transfer-h100")
+register_cuda_ci(est_time=2, suite="transfer-h100")
 
 ELSEWHERE = Endpoint("1.2.3.4", 50051)
 

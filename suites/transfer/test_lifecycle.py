@@ -9,8 +9,8 @@ from harness.core.judge import Judge, Trace
 from harness.transfer.protocol import CompletionOutcome, Outcome
 from markers import register_ci, register_cuda_ci
 
-register_ci(est_time=3, suite="transfer")
-register_cuda_ci(est_time=6, suite="transfer-h100")
+register_ci(est_time=1, suite="transfer")
+register_cuda_ci(est_time=2, suite="transfer-h100")
 
 
 @claim("transfer.lifecycle.delivered_once", source="seed checks 2, round trip: consuming pops the future")

@@ -6,8 +6,8 @@ from harness.core.judge import Judge
 from harness.transfer.protocol import EntryPoint
 from markers import register_ci, register_cuda_ci
 
-register_ci(est_time=2, suite="transfer")
-register_cuda_ci(est_time=5, suite="transfer-h100")
+register_ci(est_time=1, suite="transfer")
+register_cuda_ci(est_time=2, suite="transfer-h100")
 
 
 @claim("transfer.optin.default_off", source="seed checks 2, opt-in")

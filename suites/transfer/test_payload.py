@@ -5,8 +5,8 @@ from harness.core.claims import claim
 from harness.core.judge import Judge
 from markers import register_ci, register_cuda_ci
 
-register_ci(est_time=2, suite="transfer")
-register_cuda_ci(est_time=5, suite="transfer-h100")
+register_ci(est_time=1, suite="transfer")
+register_cuda_ci(est_time=2, suite="transfer-h100")
 
 
 @claim("transfer.payload.bits", source="seed checks 2: ours checks bits on a block table that holds every token")

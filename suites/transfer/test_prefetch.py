@@ -7,8 +7,8 @@ from harness.core.judge import Judge
 from harness.transfer.protocol import Outcome
 from markers import register_ci, register_cuda_ci
 
-register_ci(est_time=4, suite="transfer")
-register_cuda_ci(est_time=8, suite="transfer-h100")
+register_ci(est_time=1, suite="transfer")
+register_cuda_ci(est_time=2, suite="transfer-h100")
 
 
 @claim("transfer.prefetch.delivers", source="seed checks 2, round trip")

@@ -50,10 +50,9 @@ def test_both_readers_agree_on_the_suites():
 
 def test_the_suites_claims_are_of_their_folder():
     """The kind in an id is that of the engines that the test runs on."""
-    kinds = {"connector" if "test_connector" in c.where else Path(c.where).parent.name: c for c in read_claims([SUITES])}
+    claims = read_claims([SUITES])
 
-    assert set(kinds) >= {"transfer", "connector"}
-    assert all(c.id.partition(".")[0] == kind for kind, c in kinds.items())
+    assert [c.id for c in claims if c.id.partition(".")[0] not in (Path(c.where).parent.name, "connector")] == []
 
 
 def test_a_claim_is_read(tmp_path):
@@ -114,7 +113,11 @@ def test_ways_to_write_a_claim(tmp_path, decorators, level, asked):
         ('source="a spec"', "source=3", "@claim takes literal strings for its id and source"),
         ('source="a spec"', 'source="a spec", level="MUST"', "@claim takes level = Level.MUST or Level.SHOULD"),
         ('source="a spec"', 'source="a spec", level=Level.MAY', "@claim takes level = Level.MUST or Level.SHOULD"),
-        ('    """A sentence.\n\n    More of it.\n    """', "    pass", "test_good has no docstring; its first line is the sentence of transfer.topic.name"),
+        (
+            '    """A sentence.\n\n    More of it.\n    """',
+            "    pass",
+            "test_good has no docstring; its first line is the sentence of transfer.topic.name",
+        ),
         ("A sentence.\n\n    More of it.", "  ", "test_good has no docstring; its first line is the sentence of transfer.topic.name"),
     ],
 )
@@ -128,12 +131,28 @@ def test_malformed_claims(tmp_path, before, after, text):
     assert str(wrong.value).startswith(f"{tmp_path}/test_it.py:")
 
 
-@pytest.mark.parametrize("id", ["transfer", "transfer.topic", "Transfer.topic.name", "transfer.Topic.name", "transfer.topic.", "a..b.c", "a.b-c.d", "1a.b.c", " a.b.c", ""])
+@pytest.mark.parametrize(
+    "id",
+    [
+        "transfer",
+        "transfer.topic",
+        "Transfer.topic.name",
+        "transfer.Topic.name",
+        "transfer.topic.",
+        "a..b.c",
+        "a.b-c.d",
+        "a.b.c.",
+        "a.b.c-d",
+        "1a.b.c",
+        " a.b.c",
+        "",
+    ],
+)
 def test_both_readers_refuse_an_id(tmp_path, id):
     """Kind, topic, name in lower case."""
-    with pytest.raises(ClaimError, match="write kind.topic.name in lower case"):
+    with pytest.raises(ClaimError, match=r"write kind\.topic\.name in lower case"):
         claim(id, source="s")
-    with pytest.raises(ClaimError, match="write kind.topic.name in lower case"):
+    with pytest.raises(ClaimError, match=r"write kind\.topic\.name in lower case"):
         read(tmp_path, GOOD.replace("transfer.topic.name", id))
 
 

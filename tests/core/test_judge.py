@@ -164,11 +164,18 @@ def test_demand(judge):
     judge.demand(True, got="1 call", expected="at most 2")
     judge.close()
 
-    assert found_by(ClaimBroken, lambda: judge.demand(False, got="3 calls", expected="at most 2")) == ("WRONG ANSWER", "3 calls", "at most 2", "")
+    assert found_by(ClaimBroken, lambda: judge.demand(False, got="3 calls", expected="at most 2")) == (
+        "WRONG ANSWER",
+        "3 calls",
+        "at most 2",
+        "",
+    )
     assert judge.comparisons == 2
 
 
-@pytest.mark.parametrize("other", [torch.tensor([1.0, -0.0]), torch.zeros(3), torch.zeros(2).half(), torch.tensor([0.0, math.nan])], ids=str)
+@pytest.mark.parametrize(
+    "other", [torch.tensor([1.0, -0.0]), torch.zeros(3), torch.zeros(2).half(), torch.tensor([0.0, math.nan])], ids=str
+)
 def test_differ_accepts_any_difference(judge, other):
     """One bit, a shape or a dtype shows that the stimulus is seen."""
     judge.differ(torch.zeros(2), other, "the payloads")

@@ -33,6 +33,8 @@ def test_a_finding_carries_its_verdict(kind, verdict):
 
     assert isinstance(finding, Finding)
     assert finding.verdict is verdict
+    assert isinstance(finding, ClaimBroken) == (verdict is Verdict.FAIL and kind is not Finding)
+    assert isinstance(finding, Inconclusive) == (verdict is Verdict.INCONCLUSIVE)
 
 
 def test_the_text_of_a_finding():

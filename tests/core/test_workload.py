@@ -1,5 +1,7 @@
 """The transfer workload: its constants fit each other, and its oracle reads the right rows."""
 
+import re
+
 import pytest
 import torch
 
@@ -40,10 +42,8 @@ def test_as_many_blocks_as_the_tokens_need(seq_len, blocks):
 )
 def test_constants_that_do_not_fit(changes, text):
     """Are refused with what is wrong."""
-    with pytest.raises(ValueError, match="=|at least") as wrong:
+    with pytest.raises(ValueError, match=re.escape(text)):
         Workload(**changes)
-
-    assert text in str(wrong.value)
 
 
 def test_constants_that_just_fit():

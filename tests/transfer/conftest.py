@@ -19,7 +19,7 @@ class Stage:
     def __init__(self):
         self.clock = VirtualClock()
         self.engine = ReferenceTransfer.build(EngineConfig("cpu", "cpu", {"connector": "memory"}, 0), self.clock)
-        self.wire = WitnessConnector(self.engine.connector(), self.clock)
+        self.wire = WitnessConnector(self.engine.connector())
         self.kv = WORK.kv(torch.Generator().manual_seed(3))
         self.sender = self.deploy(sends=True, receives=False)
 

@@ -5,7 +5,6 @@ import threading
 import pytest
 import torch
 
-from harness.core.clock import VirtualClock
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference.memory import MemoryConnector
 from harness.transfer.witness import Call, ConnectorFault, WitnessConnector
@@ -20,7 +19,7 @@ def inner():
 
 @pytest.fixture
 def witness(inner):
-    return WitnessConnector(inner, VirtualClock())
+    return WitnessConnector(inner)
 
 
 def in_background(call):
@@ -58,15 +57,6 @@ def test_calls_are_picked_by_operation_and_key(witness):
     assert [c.key for c in witness.calls("put")] == ["kv/0/a", "kv/0/b"]
     assert [c.op for c in witness.calls(key_contains="/b")] == ["put", "get"]
     assert witness.calls("get", "/a") == []
-
-
-def test_calls_say_when(inner):
-    """The engine's time, not the machine's."""
-    clock = VirtualClock()
-    witness = WitnessConnector(inner, clock)
-    clock.advance(1.5)
-    witness.get(*SLOT)
-    assert witness.calls()[0].at == 1.5
 
 
 def test_usage_and_close_are_those_of_the_inner(witness, inner):
@@ -120,7 +110,7 @@ def test_several_calls_are_held_at_once(witness):
 
 def test_a_call_nobody_releases_raises(inner):
     """A forgotten release does not hang the engine; the text says what happened."""
-    witness = WitnessConnector(inner, VirtualClock(), limit=0.01)
+    witness = WitnessConnector(inner, limit=0.01)
     witness.hold("get")
     with pytest.raises(TimeoutError, match=r"get of 'k' was held for 0.01 s and never released"):
         witness.get(*SLOT)
@@ -129,7 +119,7 @@ def test_a_call_nobody_releases_raises(inner):
 
 def test_waiting_for_a_call_that_never_comes_raises(inner):
     """The text has both numbers."""
-    witness = WitnessConnector(inner, VirtualClock(), limit=0.01)
+    witness = WitnessConnector(inner, limit=0.01)
     witness.hold("get")
     with pytest.raises(TimeoutError, match=r"0 calls of get are held after 0\.01 s, expected 1"):
         witness.wait_held("get")
@@ -188,7 +178,7 @@ def test_a_tensor_is_damaged_as_a_tensor():
         def get(self, *slot):
             return original, 4
 
-    witness = WitnessConnector(Carries(), VirtualClock())
+    witness = WitnessConnector(Carries())
     witness.damage_next("get", "flip")
     data, _ = witness.get(*SLOT)
     assert data.tolist() == [0, 0, 1, 0]
