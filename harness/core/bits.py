@@ -38,7 +38,7 @@ class Divergence:
         """How much differs, in words."""
         if not self.index:
             return "the whole tensor"
-        near = self.ulp is not None and self.ulp <= NEAR_ULP
+        near = self.ulp is not None and 0 < self.ulp <= NEAR_ULP
         return f"{self.differing}/{self.total} values" + (f"; the first by {self.ulp} ulp" if near else "")
 
 

@@ -48,6 +48,8 @@ class Claim:
 def claim(id: str, *, level: Level = Level.MUST, source: str) -> Callable[[Test], Test]:
     """Say which requirement a test judges. `source` is where the requirement comes from; the sentence is the docstring's first line."""
     _check_id(id)
+    if not source.strip():
+        raise ClaimError(f"claim {id}: source is empty; say where the requirement comes from")
 
     def mark(test: Test) -> Test:
         if hasattr(test, "assay_claim"):

@@ -23,7 +23,10 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class CardClass:
-    """A requirement, not a product name: a card of at least this compute capability generation and memory (GB, as sold) meets it."""
+    """A requirement, not a product name: a card of this compute capability, which kernels are built for, and at least this memory.
+
+    `memory_gb` is in units of 10^9 bytes, as cards are sold.
+    """
 
     compute_capability: tuple[int, int]
     memory_gb: int
@@ -59,7 +62,7 @@ _QUERY = "index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.me
 
 @cache
 def cards() -> tuple[Card, ...]:
-    """The cards that this process may use: what the driver lists, cut to CUDA_VISIBLE_DEVICES where that holds indices."""
+    """The cards that this process may use: what the driver lists, cut to CUDA_VISIBLE_DEVICES; of UUIDs in it only the number counts."""
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ()

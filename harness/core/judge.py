@@ -39,14 +39,19 @@ class Judge:
     figures: list[Figure] = field(default_factory=list)
     traces: dict[Any, Trace] = field(default_factory=dict)
 
-    def same_bits(self, got: torch.Tensor | None, expected: torch.Tensor, what: str, *, source: str, axes: Sequence[str] = ()) -> None:
-        """`got` holds the expected bits, shape and dtype, all finite. `source` says where the expected bits come from."""
+    def same_bits(
+        self, got: torch.Tensor | None, expected: torch.Tensor, what: str, *, source: str, axes: Sequence[str] = (), finite: bool = True
+    ) -> None:
+        """`got` holds the expected bits, shape and dtype, all finite. `source` says where the expected bits come from.
+
+        `finite=False` is for payloads that stand for any bits.
+        """
         __tracebackhide__ = True
         if not isinstance(got, torch.Tensor):
             held = "nothing" if got is None else f"a {type(got).__name__}"
             raise ClaimBroken("PAYLOAD BROKEN", got=f"{what}: {held}", expected=f"a tensor, from {source}")
         self.comparisons += expected.numel()
-        found = first_divergence(got, expected)
+        found = first_divergence(got, expected, finite=finite)
         if found is None:
             return
         place = f"{what}[{found.at(axes)}] = " if found.index else f"{what} of "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.core import determinism, guard
-from harness.core.clock import SystemClock, VirtualClock
+from harness.core.clock import Clock, SystemClock, VirtualClock
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Leak, Unavailable, Verdict
 from harness.pytest_plugin.routing import refusal
@@ -28,6 +28,8 @@ class Pool:
         self._engine: guard.Guarded | None = None
         self._planted = ExitStack()
         self._fault: str | None = None
+        self.clock: Clock = SystemClock()
+        """The clock of the engine that was built last."""
 
     def shared(self, case: Case) -> guard.Guarded:
         """The engine of the case, booted if it is not the one that is up."""
@@ -45,9 +47,9 @@ class Pool:
             if name not in config.options:
                 raise KeyError(f"{case.selection.spec.name} has no option {name!r}")
             config = type(config)(config.profile, config.device, {**config.options, name: value}, config.seed)
-        clock = VirtualClock() if case.selection.spec.reference else SystemClock()
+        self.clock = VirtualClock() if case.selection.spec.reference else SystemClock()
         self._run.boots[case.label] += 1
-        engine = _build(case, config, clock, self._run.deadline)
+        engine = _build(case, config, self.clock, self._run.deadline)
         return guard.Guarded(engine, self._run.deadline, _DEPLOYS)
 
     def is_up(self, engine: guard.Guarded) -> bool:
@@ -100,11 +102,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[POOL] = Pool(config.stash[RUN])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """The last test of a boot closes the engine: one that cannot be closed is its failure, not that of whoever comes next."""
+    result = yield
+    case, following = item.stash.get(CASE, None), nextitem.stash.get(CASE, None) if nextitem else None
+    if case is not None and (following is None or following.id != case.id):
+        item.config.stash[POOL].close()
+    return result
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Also after Ctrl-C: pytest has torn the fixtures down, and the shared engine goes last."""
-    if POOL in session.config.stash:
+    """After Ctrl-C, too: pytest has torn the fixtures down, and the shared engine goes last."""
+    if POOL not in session.config.stash:
+        return
+    try:
         session.config.stash[POOL].close()
+    except Finding as broken:
+        # No test is left to bear it, and the records of those that ran must still be written.
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_line(f"{broken.headline}: {broken.got}", red=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -182,6 +202,12 @@ def judge(request: pytest.FixtureRequest) -> Judge:
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
     return Judge(seed=run.seed, traces=run.traces.setdefault(case.label, {}))
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest, engine: guard.Guarded) -> Clock:
+    """The engine's clock: virtual for a reference engine, wall time for any other."""
+    return request.config.stash[POOL].clock
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ class KnownFailure:
         if table["verdict"] not in _EXCUSED:
             raise ValueError(f"{where}: verdict = {table['verdict']!r}: an engine's known failure is {', '.join(_EXCUSED)}")
         for key in ("opened", "look_again"):
-            if not isinstance(table[key], datetime.date):
+            if type(table[key]) is not datetime.date:  # a time of day is not compared with a day
                 raise ValueError(f"{where}: {key} = {table[key]!r}: write a date, as in 2026-12-31 without quotes")
         return cls(**{**table, "versions": tuple(versions), "verdict": Verdict(table["verdict"])})
 

@@ -10,6 +10,7 @@ import pytest
 import markers
 from harness.core.capabilities import Requirement, Support
 from harness.core.claims import Claim
+from harness.core.faults import Fault
 from harness.core.names import unknown
 from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
 
@@ -29,6 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     run = metafunc.config.stash[RUN]
     kind = _kind(metafunc)
     claim = _claim(metafunc)
+    _check_unique(metafunc, claim, run)
     _check_requirements(metafunc, kind)
     _check_excuses(metafunc)
     cases = list(_cases(run, kind, claim))
@@ -44,9 +46,13 @@ def _cases(run: Run, kind: str, claim: Claim) -> Iterator[Case]:
         for fault in faults:
             if fault is None:
                 yield case
-            elif fault.kind == kind and case.selection.spec.reference and not case.unavailable:
-                if run.fault or not fault.claims or claim.id in fault.claims:
-                    yield Case(case.selection, case.profile, fault)
+            elif fault.kind == kind and case.selection.spec.reference and not case.unavailable and _names(fault, claim, run):
+                yield Case(case.selection, case.profile, fault)
+
+
+def _names(fault: Fault, claim: Claim, run: Run) -> bool:
+    """Whether the claim is to be judged under the fault: one that it names; every claim under a null fault, and where a person looks."""
+    return run.fault is not None or not fault.claims or claim.id in fault.claims
 
 
 def _kind(metafunc: pytest.Metafunc) -> str:
@@ -55,7 +61,7 @@ def _kind(metafunc: pytest.Metafunc) -> str:
     kind = marked[0] if marked else Path(metafunc.module.__file__ or "").parent.name
     if kind not in markers.KINDS:
         raise pytest.Collector.CollectError(
-            f"{metafunc.definition.nodeid}: put the file under suites/<kind>/ or mark it with its kind: {unknown('kind', kind, markers.KINDS)}"
+            f"{metafunc.definition.nodeid}: put the file under suites/<kind>/ or mark it: {unknown('kind', kind, markers.KINDS)}"
         )
     return kind
 
@@ -67,6 +73,13 @@ def _claim(metafunc: pytest.Metafunc) -> Claim:
     if not claim.sentence:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: no docstring; its first line is the sentence of {claim.id}")
     return claim
+
+
+def _check_unique(metafunc: pytest.Metafunc, claim: Claim, run: Run) -> None:
+    test = metafunc.definition.nodeid
+    first = run.claimed.setdefault(claim.id, test)
+    if first != test:
+        raise pytest.Collector.CollectError(f"claim {claim.id} is made by {first} and by {test}; ids are unique")
 
 
 def _check_requirements(metafunc: pytest.Metafunc, kind: str) -> None:
@@ -118,14 +131,15 @@ def _marks(case: Case) -> list[pytest.MarkDecorator]:
     names += [case.selection.spec.kind, *profile.marks]
     for name in names:
         if name not in markers.MARKS:
-            raise pytest.Collector.CollectError(f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}")
+            raise pytest.Collector.CollectError(
+                f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}"
+            )
     return [getattr(pytest.mark, name) for name in names]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
-    seen: dict[str, str] = {}
     idle = []
     for item in items:
         params = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
@@ -137,7 +151,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             idle.append(item)
             continue
         item.stash[CASE], item.stash[CLAIM] = case, item.function.assay_claim  # type: ignore[attr-defined]
-        _check_unique(item, seen)
     if idle:
         # No engine of their kind is asked for and here; the header says once what is not available, and why.
         config.hook.pytest_deselected(items=idle)
@@ -152,10 +165,3 @@ def _order(case: Case | None, faults: dict[str, int], labels: dict[str, int]) ->
     if case is None:
         return (-1, -1, "")
     return (faults.get(case.fault.name, 0) if case.fault else 0, labels[case.selection.label], case.profile.name)
-
-
-def _check_unique(item: pytest.Item, seen: dict[str, str]) -> None:
-    claim = item.stash[CLAIM]
-    test = item.nodeid.partition("[")[0]
-    if seen.setdefault(claim.id, test) != test:
-        raise pytest.UsageError(f"claim {claim.id} is made by {seen[claim.id]} and by {test}; ids are unique")

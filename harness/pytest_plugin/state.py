@@ -55,6 +55,8 @@ class Run:
     traces: dict[str, dict[Any, Trace]] = field(default_factory=dict)
     boots: Counter[str] = field(default_factory=Counter)
     missed_deadline: bool = False
+    claimed: dict[str, str] = field(default_factory=dict)
+    """Claim id to the test that makes it, as collected."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds: `loop`, of running tests; `engine`, of engine calls in it. Added up over workers."""
 

@@ -73,7 +73,8 @@ class TransferConfig:
     """What a stage's configuration says of KV transfer.
 
     `async_prefetch` is the opt-in as written there: True, False, None, or absent (`"absent"`). `connector_options` is what a user puts
-    beside it for the connector; it must survive. `companion`: the stage also collects CFG companion payloads.
+    beside it for the connector; it must survive, and decides nothing. `companion`: the stage also collects CFG companion payloads.
+    `own_endpoint`: the sender that this manager asks where a call names none.
     """
 
     layout: KVLayout
@@ -86,6 +87,7 @@ class TransferConfig:
     from_stage: str = "0"
     to_stage: str = "1"
     receive_timeout: float = 1.0
+    own_endpoint: Endpoint | None = None
 
 
 class Outcome(str, Enum):
@@ -178,7 +180,8 @@ class TransferManager(Protocol):
     def send(self, request_id: str, kv: Sequence[torch.Tensor], block_ids: Sequence[int], seq_len: int) -> None:
         """Hand over the first `seq_len` tokens of the blocks, in block-table order.
 
-        `kv`: `layout.layers` tensors [2, blocks, block_size, heads, head_dim]. Blocks that hold fewer than `seq_len` tokens are sent whole.
+        `kv`: `layout.layers` tensors [2, blocks, block_size, heads, head_dim], left as they are; their blocks may be reused on return.
+        Blocks that hold fewer than `seq_len` tokens are sent whole.
         """
         ...
 
@@ -207,14 +210,16 @@ class TransferManager(Protocol):
         ...
 
     def completions(self) -> list[Completion]:
-        """The transfers that ended since the last call (capability COMPLETIONS)."""
+        """The transfers that ended since the last call: each submitted prefetch and each receive, once (capability COMPLETIONS)."""
         ...
 
     def usage(self) -> Mapping[str, int]:
-        """`futures` (tracked prefetches), `workers` (live background workers) and whatever else the engine holds."""
+        """`futures` (tracked prefetches), `workers` (live background workers) and whatever else the engine holds. Also after `close`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End all background work. May be called twice."""
+        ...
 
 
 class TransferEngine(Protocol):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from harness.core.verdict import ClaimBroken
 from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Connector
 
@@ -52,8 +53,11 @@ class WitnessConnector:
         self._calls: list[Call] = []
         self._closed_gates: set[str] = set()
         self._waiting: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
-        self._damages: list[str] = []
+        self._holder: int | None = None
+        self._stuck: str | None = None
+        self._failing: dict[str, type[Exception]] = {}
+        self._damage: str | None = None
+        self._when_empty: Callable[[], None] | None = None
         self._published: dict[tuple[str, str, str], None] = {}
 
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer) -> tuple[bool, int, Any]:
@@ -69,6 +73,10 @@ class WitnessConnector:
         number = self._arrive(Call("get", from_stage, to_stage, key, handle))
         found = self._inner.get(from_stage, to_stage, key, handle)
         if found is None:
+            with self._changed:
+                action, self._when_empty = self._when_empty, None
+            if action is not None:
+                action()
             return None
         found = self._damaged(*found)
         self._settle(number, found[1])
@@ -95,10 +103,14 @@ class WitnessConnector:
             return [c for c in self._calls if op in (None, c.op) and (key_contains is None or key_contains in c.key)]
 
     def hold(self, op: str) -> None:
-        """From now on a call of `op` is recorded and then waits for `release`, HOLD_LIMIT seconds at most."""
+        """From now on a call of `op` is recorded and then waits for `release`, HOLD_LIMIT seconds at most.
+
+        On the thread that asks for this nobody could release it: there it raises at once, and `wait_held` tells.
+        """
         _known("operation", op, OPS)
         with self._changed:
             self._closed_gates.add(op)
+            self._holder = threading.get_ident()
 
     def release(self, op: str) -> None:
         """Let the held calls of `op` go on, and later ones pass."""
@@ -114,24 +126,41 @@ class WitnessConnector:
             return self._waiting[op]
 
     def wait_held(self, op: str, n: int = 1) -> None:
-        """Return once `n` calls of `op` wait. TimeoutError if they do not within the limit."""
+        """Return once `n` calls of `op` wait. ClaimBroken if one came in the foreground, or not enough of them within the limit."""
         _known("operation", op, OPS)
         with self._changed:
-            if not self._changed.wait_for(lambda: self._waiting[op] >= n, self._limit):
-                raise TimeoutError(f"{self._waiting[op]} calls of {op} are held after {self._limit:g} s, expected {n}")
+            enough = self._changed.wait_for(lambda: self._stuck is not None or self._waiting[op] >= n, self._limit)
+            if self._stuck is not None:
+                raise ClaimBroken("CALL BLOCKS", got=f"{self._stuck} inside a call of the engine", expected="it is made in the background")
+            if not enough:
+                raise ClaimBroken(
+                    "NO TRANSFER",
+                    got=f"{self._waiting[op]} calls of {op} under way after {self._limit:g} s",
+                    expected=f"{n} in the background",
+                )
 
-    def fail_next(self, op: str) -> None:
-        """The next call of `op` to pass raises ConnectorFault and does not reach `inner`. Called twice, it fails the next two."""
+    def fail(self, op: str, error: type[Exception] = ConnectorFault) -> None:
+        """From now on calls of `op` raise `error` and do not reach `inner`, until `mend`: an engine may try again, in vain."""
         _known("operation", op, OPS)
         with self._changed:
-            self._failures[op] += 1
+            self._failing[op] = error
 
-    def damage_next(self, op: str, how: str) -> None:
-        """The next `get` that finds a payload is given a damaged copy (see DAMAGE); what `inner` holds is untouched."""
-        _known("operation", op, ("get",))
+    def damage(self, how: str) -> None:
+        """From now on each get is given a damaged copy of its payload (see DAMAGE), until `mend`; what `inner` holds is untouched."""
         _known("damage", how, DAMAGE)
         with self._changed:
-            self._damages.append(how)
+            self._damage = how
+
+    def mend(self) -> None:
+        """End `fail` and `damage`."""
+        with self._changed:
+            self._failing.clear()
+            self._damage = None
+
+    def when_empty(self, action: Callable[[], None]) -> None:
+        """The next get that finds nothing runs `action` before it says so: the sender comes just after the receiver looked."""
+        with self._changed:
+            self._when_empty = action
 
     def drain(self) -> None:
         """Discard, unrecorded, whatever was put and not discarded since: what a test leaves behind on purpose."""
@@ -146,14 +175,17 @@ class WitnessConnector:
             self._calls.append(call)
             number = len(self._calls) - 1
             self._pass_gate(call)
-            if self._failures[call.op] > 0:
-                self._failures[call.op] -= 1
-                raise ConnectorFault(f"{call.op} of {call.key!r} failed, as the witness was told")
+            error = self._failing.get(call.op)
+            if error is not None:
+                raise error(f"{call.op} of {call.key!r} failed, as the witness was told")
         return number
 
     def _pass_gate(self, call: Call) -> None:
         if call.op not in self._closed_gates:
             return
+        if threading.get_ident() == self._holder:
+            self._stuck = f"{call.op} of {call.key!r}"
+            raise ConnectorFault(f"{self._stuck} is held, and came on the thread that would release it")
         self._waiting[call.op] += 1
         self._changed.notify_all()
         try:
@@ -167,8 +199,7 @@ class WitnessConnector:
             self._calls[number] = replace(self._calls[number], size=size)
 
     def _damaged(self, data: Buffer, size: int) -> tuple[Buffer, int]:
-        with self._changed:
-            how = self._damages.pop(0) if self._damages else None
+        how = self._damage
         if how is None:
             return data, size
         spoiled = bytearray(byte_view(data))

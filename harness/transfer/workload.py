@@ -14,7 +14,8 @@ class Workload:
     """Overridable as `--set transfer.<name>=<value>`. Sizes count tokens, blocks, heads; `receive_timeout` is in seconds.
 
     `layers`, `blocks`, `block_size`, `heads`, `head_dim`, `seq_len`, `receive_timeout`, `host` and `port` are the seeds'. `many_layers` is
-    more than ten, so that layers sorted by name come out in another order than sorted by number.
+    more than ten, so that layers sorted by name come out in another order than sorted by number; `many_blocks` makes a payload of more than
+    64 KiB, and leaves room for block tables with gaps.
     """
 
     layers: int = 2
@@ -27,6 +28,7 @@ class Workload:
     host: str = "127.0.0.1"
     port: int = 50051
     many_layers: int = 12
+    many_blocks: int = 40
 
     def __post_init__(self) -> None:
         if not 0 < self.seq_len <= self.blocks * self.block_size:
@@ -35,12 +37,14 @@ class Workload:
             raise ValueError(f"blocks = {self.blocks}: the seeds' block table names two")
         if self.layers < 1 or self.many_layers < 11 or self.heads < 1 or self.head_dim < 1:
             raise ValueError("layers, heads and head_dim are at least 1, many_layers at least 11")
+        if self.many_blocks < 10:
+            raise ValueError(f"many_blocks = {self.many_blocks}: block tables with gaps need ten")
         if not self.receive_timeout > 0:
             raise ValueError(f"receive_timeout = {self.receive_timeout}: give seconds above 0")
 
-    def layout(self, layers: int | None = None) -> KVLayout:
-        """float32, as the seeds have it."""
-        return KVLayout(layers or self.layers, self.block_size, self.heads, self.head_dim, torch.float32)
+    def layout(self, layers: int | None = None, dtype: torch.dtype = torch.float32) -> KVLayout:
+        """float32, as the seeds have it, unless said otherwise."""
+        return KVLayout(layers or self.layers, self.block_size, self.heads, self.head_dim, dtype)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -57,10 +61,17 @@ class Workload:
         """The first blocks, as many as `seq_len` tokens need."""
         return list(range(-(-self.seq_len // self.block_size)))
 
-    def kv(self, generator: torch.Generator, layers: int | None = None, device: str = "cpu") -> list[torch.Tensor]:
-        """One tensor [2, blocks, block_size, heads, head_dim] a layer; no two values alike by design of nothing but chance."""
-        shape = (2, self.blocks, self.block_size, self.heads, self.head_dim)
-        return [torch.randn(shape, generator=generator).to(device) for _ in range(layers or self.layers)]
+    def kv(self, generator: torch.Generator, layout: KVLayout | None = None, blocks: int | None = None) -> list[torch.Tensor]:
+        """One tensor [2, blocks, block_size, heads, head_dim] of normal values a layer, on the CPU."""
+        layout = layout or self.layout()
+        shape = (2, blocks or self.blocks, layout.block_size, layout.heads, layout.head_dim)
+        return [torch.randn(shape, generator=generator).to(layout.dtype) for _ in range(layout.layers)]
+
+    def any_bits(self, generator: torch.Generator, layout: KVLayout) -> list[torch.Tensor]:
+        """The same of every bit pattern: NaNs with payloads, infinities, negative zero, subnormals."""
+        width = layout.dtype.itemsize
+        shape = (2, self.blocks, layout.block_size, layout.heads, layout.head_dim * width)
+        return [torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).view(layout.dtype) for _ in range(layout.layers)]
 
 
 def expected_rows(kv: torch.Tensor, block_ids: list[int], seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:

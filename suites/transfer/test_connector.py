@@ -49,8 +49,8 @@ def test_unknown_key(engine: Any, judge: Judge, seed: int) -> None:
     carrier.put("0", "1", "key", payload(seed))
 
     for place in (("0", "1", "other"), ("1", "0", "key"), ("0", "2", "key")):
-        judge.equal(carrier.get(*place), None, f"what get says for {place}")
-    judge.same_bits(tensor_of(carrier.get("0", "1", "key")), payload(seed), "payload", source="what was put")
+        judge.demand(carrier.get(*place) is None, got=f"a payload for {place}", expected="None: nothing was put there")
+    judge.same_bits(tensor_of(carrier.get("0", "1", "key")), payload(seed), "payload", source="what was put", axes=("byte",))
     carrier.close()
 
 
@@ -65,7 +65,7 @@ def test_own_copy(engine: Any, judge: Judge, seed: int) -> None:
     data.add_(1)
     judge.differ(data, expected, "the caller's buffer before and after it was changed")
 
-    judge.same_bits(tensor_of(carrier.get("0", "1", "key")), expected, "payload", source="what was put")
+    judge.same_bits(tensor_of(carrier.get("0", "1", "key")), expected, "payload", source="what was put", axes=("byte",))
     carrier.close()
 
 
@@ -92,7 +92,9 @@ def test_many_reads(engine: Any, judge: Judge, seed: int) -> None:
     carrier.put("0", "1", "key", payload(seed))
 
     for reader in (1, 2, 3):
-        judge.same_bits(tensor_of(carrier.get("0", "1", "key")), payload(seed), f"reader {reader}'s payload", source="what was put")
+        judge.same_bits(
+            tensor_of(carrier.get("0", "1", "key")), payload(seed), f"reader {reader}'s payload", source="what was put", axes=("byte",)
+        )
     carrier.close()
 
 
@@ -102,8 +104,28 @@ def test_replaced(engine: Any, judge: Judge, seed: int) -> None:
     carrier = engine.connector()
     carrier.put("0", "1", "key", payload(seed, size=2000))
     carrier.put("0", "1", "key", payload(seed + 1))
+    judge.equal(carrier.usage()["segments"], 1, "payloads held under one key")
 
     found = carrier.get("0", "1", "key")
-    judge.same_bits(tensor_of(found), payload(seed + 1), "payload", source="the second put")
-    judge.equal(carrier.usage()["segments"], 1, "payloads held under one key")
+
+    judge.same_bits(tensor_of(found), payload(seed + 1), "payload", source="the second put", axes=("byte",))
+    carrier.close()
+
+
+@claim("connector.hold.discard_one", source="sglang#24845 (comment): what matches by prefix reaches others")
+def test_discard_one(engine: Any, judge: Judge, seed: int) -> None:
+    """Discarding one payload leaves those under other keys, longer keys and other stages, and their bytes are counted."""
+    carrier = engine.connector()
+    others = [("0", "1", "key2"), ("0", "1", "ke"), ("1", "2", "key")]
+    for number, place in enumerate([("0", "1", "key"), *others]):
+        carrier.put(*place, payload(seed + number, size=100 + number))
+    carrier.discard("0", "1", "key")
+
+    held = carrier.usage()
+    judge.equal(held["segments"], len(others), "payloads held")
+    sizes = sum(payload(seed + 1 + i, size=101 + i).numel() for i in range(len(others)))
+    judge.demand(held["bytes"] >= sizes, got=f"{held['bytes']} bytes held", expected=f"at least the {sizes} that were put")
+    for number, place in enumerate(others, start=1):
+        expected = payload(seed + number, size=100 + number)
+        judge.same_bits(tensor_of(carrier.get(*place)), expected, f"payload at {place}", source="what was put", axes=("byte",))
     carrier.close()

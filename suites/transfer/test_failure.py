@@ -1,10 +1,14 @@
 """A transfer that failed is never served, is told where the engine can tell, and does not take the next one with it."""
 
+from functools import partial
+
 from fixtures.transfer import Boundary, MakeBoundary
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
+from harness.core.clock import TICK, Clock
 from harness.core.judge import Judge
-from harness.transfer.protocol import Outcome
+from harness.transfer.protocol import Delivery, Outcome
+from harness.transfer.witness import ConnectorFault
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=1, suite="transfer")
@@ -13,63 +17,54 @@ register_cuda_ci(est_time=2, suite="transfer-h100")
 
 @claim("transfer.failure.not_delivered", source="dynamo#15079, vllm#20063: a failed load counted as loaded")
 def test_not_delivered(boundary: MakeBoundary, judge: Judge) -> None:
-    """A transfer whose connector failed is not a hit, in the background or in the foreground."""
-    stage = boundary()
-    stage.send("request")
+    """A transfer whose connector fails is not a hit and carries nothing, in the background or in the foreground."""
+    for how in ("prefetched", "received"):
+        stage = boundary()
+        stage.send(how)
+        stage.witness.fail("get")
+        if how == "prefetched":
+            stage.start(how)
+        delivery = stage.receiver.consume(how) if how == "prefetched" else stage.receive(how)
 
-    stage.witness.fail_next("get")
-    stage.start("request")
-    judge.demand(stage.receiver.consume("request").outcome is not Outcome.HIT, got="hit", expected="no hit: the connector raised")
-    judge.taken(stage.fetched("request"), "the connector was asked, and raised")
-
-    stage.witness.fail_next("get")
-    judge.demand(stage.receive("request").outcome is not Outcome.HIT, got="hit", expected="no hit: the connector raised")
-    judge.equal(stage.fetched("request"), 2, "times that the connector was asked")
-    stage.settle()
+        judge.taken(stage.fetched(how), "the connector was asked, and raised")
+        check_no_hit(judge, delivery, how)
+        judge.equal(stage.futures(), 0, "prefetches tracked after the failure")
+        stage.settle()
 
 
 @claim("transfer.failure.truncated", source="vllm#20063, Mooncake#3003: damaged KV must not be served")
 def test_truncated(boundary: MakeBoundary, judge: Judge) -> None:
     """A payload that arrives cut short is not a hit."""
-    check_refused(boundary(), judge, "truncate")
+    check_refused(boundary, judge, "truncate")
 
 
 @claim("transfer.failure.bit_flip", source="Mooncake#3003 (CRC-64), vllm#57912 (CRC32C): integrity checks locate corruption")
 @requires(Transfer.INTEGRITY)
 def test_bit_flip(boundary: MakeBoundary, judge: Judge) -> None:
     """A payload in which one bit changed on its way is not a hit."""
-    check_refused(boundary(), judge, "flip")
-
-
-def check_refused(stage: Boundary, judge: Judge, damage: str) -> None:
-    """A payload damaged on its way is fetched and not delivered; the same payload whole is."""
-    __tracebackhide__ = True
-    for request, damaged in (("whole", False), ("damaged", True)):
-        stage.send(request)
-        if damaged:
-            stage.witness.damage_next("get", damage)
-        stage.start(request)
-        hit = stage.receiver.consume(request).outcome is Outcome.HIT
-        judge.taken(stage.fetched(request), "the payload was fetched")
-        judge.equal(hit, not damaged, f"whether the {request} payload is a hit")
-    stage.settle()
+    check_refused(boundary, judge, "flip")
 
 
 @claim("transfer.failure.told", source="vLLM RFC #19329: failures are reported and recovered, never served")
 @requires(Transfer.FAILURE_REASONS)
 def test_told(boundary: MakeBoundary, judge: Judge) -> None:
-    """A failed transfer is told apart from a miss, with a reason."""
-    stage = boundary()
-    stage.send("request")
-    stage.witness.fail_next("get")
-    stage.start("request")
-
-    delivery = stage.receiver.consume("request")
-
-    judge.equal(delivery.outcome, Outcome.FAILED, "outcome of a failed transfer")
-    judge.demand(bool(delivery.reason.strip()), got="no reason", expected="a reason that says what failed")
-    judge.equal(stage.receiver.consume("stranger").outcome, Outcome.MISS, "outcome of a request that nothing was started for")
-    stage.settle()
+    """A failed transfer is told apart from a miss, with a reason, whatever failed and on either path."""
+    troubles = {error.__name__: partial(fail_with, error) for error in (ConnectorFault, OSError, ConnectionError, TimeoutError, ValueError)}
+    troubles |= {how: partial(damage_with, how) for how in ("truncate", "flip")}
+    for name, trouble in troubles.items():
+        for how in ("prefetched", "received"):
+            stage = boundary()
+            request = f"{name}-{how}"
+            stage.send(request)
+            trouble(stage)
+            if how == "prefetched":
+                stage.start(request)
+            delivery = stage.receiver.consume(request) if how == "prefetched" else stage.receive(request)
+            judge.taken(stage.fetched(request), "the connector was asked")
+            stage.check_nothing(delivery, Outcome.FAILED, request)
+            judge.demand(bool(delivery.reason.strip()), got=f"{request}: no reason", expected="a reason that says what failed")
+            stage.check_nothing(stage.receiver.consume("stranger"), Outcome.MISS, "stranger")
+            stage.settle()
 
 
 @claim("transfer.failure.next_works", source="vllm-omni: transfers stay off after one failed initialisation; one error must not latch")
@@ -78,10 +73,87 @@ def test_next_works(boundary: MakeBoundary, judge: Judge) -> None:
     stage = boundary()
     for request in ("failing", "next"):
         stage.send(request)
-    stage.witness.fail_next("get")
+    stage.witness.fail("get")
     stage.start("failing")
-    judge.demand(stage.receiver.consume("failing").outcome is not Outcome.HIT, got="hit", expected="no hit: the connector raised")
+    check_no_hit(judge, stage.receiver.consume("failing"), "failing")
+    judge.taken(stage.fetched("failing"), "the connector was asked, and raised")
+    stage.witness.mend()
 
     stage.start("next")
-    stage.check(judge, stage.receiver.consume("next"), "next")
+    stage.check(stage.receiver.consume("next"), "next")
     stage.settle()
+
+
+@claim("transfer.failure.retried", source="vllm#49250, #49252: a load that failed is made good, not lost; vLLM RFC #19329")
+def test_retried(boundary: MakeBoundary, judge: Judge) -> None:
+    """A request whose prefetch failed because the connector raised is still received in the foreground, whole."""
+    stage = boundary()
+    stage.send("request")
+    stage.witness.fail("get")
+    stage.start("request")
+    check_no_hit(judge, stage.receiver.consume("request"), "request")
+    judge.taken(stage.fetched("request"), "the connector was asked, and raised")
+    stage.witness.mend()
+
+    stage.check(stage.receive("request"), "request")
+
+
+@claim("transfer.failure.receive_times_out", source="seed checks 2: receive timeout 1.0 s; vllm#50754: a receiver that waits on and on")
+def test_receive_times_out(boundary: MakeBoundary, judge: Judge, clock: Clock) -> None:
+    """A receive that nothing is sent for is a miss after the call's own timeout and not before, be it under or over the configured one."""
+    stage = boundary(receive_timeout=0.5)
+    for timeout in (0.25, 1.0):
+        started = clock.now()
+        delivery = stage.receive("nobody", timeout=timeout)
+        waited = clock.now() - started
+
+        stage.check_nothing(delivery, Outcome.MISS, "nobody")
+        judge.taken(stage.fetched("nobody"), "the connector was asked")
+        judge.demand(waited >= timeout - TICK / 1000, got=f"a miss after {waited:.4f} s", expected=f"not before {timeout} s")
+
+
+@claim("transfer.failure.receive_waits", source="spec: the receiver waits for the sender up to the receive timeout")
+def test_receive_waits(boundary: MakeBoundary, judge: Judge) -> None:
+    """A receive that finds nothing yet waits for its sender, and is given what is sent meanwhile."""
+    stage = boundary()
+    stage.witness.when_empty(lambda: stage.send("request"))
+
+    delivery = stage.receive("request")
+
+    judge.demand(stage.fetched("request") > 1, got=f"{stage.fetched('request')} looks", expected="a second look, after the empty one")
+    stage.check(delivery, "request")
+
+
+def fail_with(error: type[Exception], stage: Boundary) -> None:
+    """Let the connector raise `error`."""
+    stage.witness.fail("get", error)
+
+
+def damage_with(how: str, stage: Boundary) -> None:
+    """Let payloads arrive damaged."""
+    stage.witness.damage(how)
+
+
+def check_no_hit(judge: Judge, delivery: Delivery, request: str) -> None:
+    """A miss or a failure, without a payload."""
+    __tracebackhide__ = True
+    judge.demand(delivery.outcome is not Outcome.HIT, got=f"{request}: hit", expected="no hit")
+    judge.equal((delivery.payload, delivery.size, delivery.valid_tokens), (None, 0, 0), f"{request}: payload, size, rows that hold KV")
+
+
+def check_refused(boundary: MakeBoundary, judge: Judge, damage: str) -> None:
+    """A payload damaged on its way is fetched and not delivered; the same payload whole is."""
+    __tracebackhide__ = True
+    for request, damaged in (("whole", False), ("damaged", True)):
+        stage = boundary()
+        stage.send(request)
+        if damaged:
+            stage.witness.damage(damage)
+        stage.start(request)
+        delivery = stage.receiver.consume(request)
+        judge.taken(stage.fetched(request), "the payload was fetched")
+        if damaged:
+            check_no_hit(judge, delivery, request)
+        else:
+            stage.check(delivery, request)
+        stage.settle()

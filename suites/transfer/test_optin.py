@@ -1,5 +1,7 @@
 """Prefetch is opt-in: on only where a stage's configuration asks for it, and never where it would take another stage's payload."""
 
+from copy import deepcopy
+
 from fixtures.transfer import MakeBoundary
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -28,11 +30,11 @@ def test_follows_flag(boundary: MakeBoundary, judge: Judge) -> None:
 
 @claim("transfer.optin.survives_connector_config", source="seed checks 2, opt-in")
 def test_survives_connector_config(boundary: MakeBoundary, judge: Judge) -> None:
-    """The flag and the connector's own options survive being merged."""
-    options = {"assay_note": "kept", "assay_number": 7}
+    """The flag and the connector's own options survive being merged, whatever the options are."""
+    options = {"note": "kept", "number": 7, "zero": 0, "empty": "", "off": False, "none": None, "nested": {"list": [1, 2]}}
 
     for flag in (True, False):
-        receiver = boundary(async_prefetch=flag, connector_options=options).receiver
+        receiver = boundary(async_prefetch=flag, connector_options=deepcopy(options)).receiver
         judge.equal(receiver.prefetch_enabled, flag, f"prefetch_enabled for the flag {flag} beside connector options")
         judge.equal({k: receiver.connector_options.get(k) for k in options}, options, "the connector's options")
 

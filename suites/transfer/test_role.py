@@ -12,6 +12,11 @@ register_cuda_ci(est_time=2, suite="transfer-h100")
 LOCAL, LEADER, FOLLOWER = ReceiveRole.LOCAL, ReceiveRole.LEADER, ReceiveRole.FOLLOWER
 
 
+def tp(rank: int) -> Topology:
+    """World of 2, TP 2 to 2."""
+    return Topology(world_size=2, rank=rank, source_tp=2, target_tp=2, tp_rank=rank)
+
+
 def cfg(rank: int) -> Topology:
     """World of 4, TP 2 to 2, CFG groups of 2: ranks 0 and 1 are the positive branch, 2 and 3 the negative one."""
     return Topology(world_size=4, rank=2 * rank, source_tp=2, target_tp=2, cfg_size=2, cfg_rank=rank)
@@ -32,8 +37,7 @@ def test_single(boundary: MakeBoundary, judge: Judge) -> None:
 def test_pure_tp(boundary: MakeBoundary, judge: Judge) -> None:
     """Under tensor parallelism alone every rank pulls its own shard."""
     for rank in (0, 1):
-        topology = Topology(world_size=2, rank=rank, source_tp=2, target_tp=2, tp_rank=rank)
-        judge.equal(boundary(topology).receiver.role, LOCAL, f"role of TP rank {rank}")
+        judge.equal(boundary(tp(rank)).receiver.role, LOCAL, f"role of TP rank {rank}")
 
 
 @claim("transfer.role.cfg_group", source="seed checks 2, receive role")
@@ -93,3 +97,17 @@ def test_owner_fetches(boundary: MakeBoundary, judge: Judge) -> None:
     judge.equal(stage.futures(), 1, "prefetches that the owner tracks")
     judge.equal(stage.receiver.consume("request").outcome, Outcome.HIT, "outcome on the owner")
     judge.taken(stage.fetched("request"), "the connector was asked")
+
+
+@claim("transfer.role.own_shard", source="vllm-omni#5650: all ranks build the key with rank 0")
+def test_own_shard(boundary: MakeBoundary, judge: Judge) -> None:
+    """Two tensor-parallel ranks that send under one request id each receive their own shard."""
+    ranks = [boundary(tp(0))]
+    ranks.append(boundary(tp(1), over=ranks[0]))
+    for stage in ranks:
+        stage.send("request")
+    judge.differ(ranks[0].sent["request"].kv[0], ranks[1].sent["request"].kv[0], "the two ranks' shards")
+
+    for stage in reversed(ranks):
+        stage.start("request")
+        stage.check(stage.receiver.consume("request"), "request")

@@ -73,6 +73,15 @@ def hang_behind_except():
         return "swallowed"
 
 
+def hang_in_retries():
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        try:
+            hang()
+        except Exception:  # noqa: BLE001, PERF203
+            continue
+
+
 def missed(function, *, deadline=SHORT):
     """The finding of a call that does not return in time, and how long that took to be known."""
     started = time.monotonic()
@@ -132,7 +141,9 @@ def test_a_finding_passes_through():
     assert caught.value is found
 
 
-@pytest.mark.parametrize("function", [hang, hang_on_a_lock, hang_on_an_event, hang_on_a_thread, hang_in_a_loop, hang_behind_except])
+@pytest.mark.parametrize(
+    "function", [hang, hang_on_a_lock, hang_on_an_event, hang_on_a_thread, hang_in_a_loop, hang_behind_except, hang_in_retries]
+)
 def test_a_call_that_hangs(function):
     """Sleeps, waits and loops are interrupted, also behind a blanket except; the stacks show where."""
     finding = missed(function)
@@ -175,14 +186,14 @@ def test_an_engine_that_swallows_the_interrupt():
 
 
 def test_an_engine_that_swallows_the_interrupt_and_waits_again():
-    """The interrupt comes again until the call is over."""
+    """The interrupt comes again until the call is over; the stacks are those of the first."""
 
     def stubborn():
-        for _ in range(3):
+        for wait in (hang_on_an_event, hang, hang):
             with suppress(BaseException):
-                hang()
+                wait()
 
-    missed(stubborn)
+    assert "in hang_on_an_event" in missed(stubborn).stacks
 
 
 def test_an_engine_that_turns_the_interrupt_into_an_error():

@@ -62,7 +62,7 @@ def test_many_layers_tell_orders_apart():
 def test_kv_is_the_generators():
     """One tensor a layer in the layout's shape; the same seed gives the same bits, no two layers are alike."""
     load = Workload()
-    kv, again = (load.kv(torch.Generator().manual_seed(7), layers=3) for _ in range(2))
+    kv, again = (load.kv(torch.Generator().manual_seed(7), load.layout(3)) for _ in range(2))
 
     assert [t.shape for t in kv] == [(2, 5, 4, 4, 8)] * 3
     assert all(map(torch.equal, kv, again))

@@ -17,18 +17,21 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import hypothesis.core
 import pytest
+import rich.table
+import xdist.dsession
+import xdist.scheduler
+import xdist.workermanage
 
-# pytester forgets what an inner run imports; what takes long, or is to be the same module inside and outside, is imported before any of them.
-import hypothesis  # noqa: F401
-import hypothesis.core  # noqa: F401
-import rich.table  # noqa: F401
-
-import harness.tables  # noqa: F401
-import harness.transfer.faults  # noqa: F401
-import harness.transfer.workload  # noqa: F401
-import harness.transfer.wrong_inputs  # noqa: F401
+import harness.tables
+import harness.transfer.faults
+import harness.transfer.workload
+import harness.transfer.wrong_inputs
 from harness.core import faults
+
+BEFOREHAND = (hypothesis.core, rich.table, xdist.dsession, xdist.scheduler, harness.tables, harness.transfer)
+"""Imported before any inner run. pytester forgets what an inner run imports, and these take long or must be the same inside and outside."""
 
 ROOT = Path(__file__).parents[2]
 VERSION = metadata.version("pluggy")
@@ -40,6 +43,7 @@ import pytest
 import torch
 from harness.core.capabilities import ConnectorCap, requires
 from harness.core.claims import Level, claim
+from harness.pytest_plugin.state import RUN
 from markers import register_ci, register_cuda_ci
 """
 
@@ -96,9 +100,14 @@ class Ran:
     def cases(self) -> list[ET.Element]:
         return list(ET.parse(self.junit).getroot().iter("testcase"))
 
+    def junit_session(self) -> dict:
+        """The session's record in the JUnit file."""
+        (record,) = [p.get("value") for p in ET.parse(self.junit).getroot().iter("property") if p.get("name") == "assay"]
+        return json.loads(record)
+
     def replay(self) -> str:
         """The replay command as it is printed under the first failure."""
-        return re.search(r"^replay +(.+)$", self.stdout, re.M)[1]
+        return re.search(r"^replay +(.+)$", self.stdout, re.MULTILINE)[1]
 
     def shown(self) -> list[str]:
         """The first failure text, a line each, from the headline to the replay command."""
@@ -122,6 +131,8 @@ class Suite:
         monkeypatch.syspath_prepend(str(self.path))
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(self.path), str(ROOT)]))
         monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        # xdist froze its copy for the workers when it was imported.
+        monkeypatch.setattr(xdist.workermanage, "_sys_path", [str(self.path), str(ROOT), *sys.path])
         for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "FORCE_COLOR", "PY_COLORS"):
             monkeypatch.delenv(name, raising=False)
         # A toy suite that plants its own faults does it in these, and leaves the real ones alone.
@@ -152,7 +163,9 @@ class Suite:
         }  # fmt: skip
         entry |= fields
         lines = [
-            f"{k} = {v if k in ('opened', 'look_again') and isinstance(v, str) else json.dumps(v)}" for k, v in entry.items() if v is not None
+            f"{k} = {v if k in ('opened', 'look_again') and isinstance(v, str) else json.dumps(v)}"
+            for k, v in entry.items()
+            if v is not None
         ]
         self.path.joinpath("ci").mkdir(exist_ok=True)
         self.path.joinpath("ci/known_failures.toml").write_text("[[failure]]\n" + "\n".join(lines) + "\n")

@@ -50,8 +50,8 @@ def test_leak(suite):
     assert ran.ret == 1
     assert ran.verdicts() == {"test_leaks[connector/toy@cpu]": "FAIL", "test_next[connector/toy@cpu]": "PASS"}
     assert "LEAK  connector/toy@cpu  connector.toy.leaks" in ran.stdout
-    assert re.search(r"^got +engine holds pages 3 after the test$", ran.stdout, re.M)
-    assert re.search(r"^expected +pages 0, as before it$", ran.stdout, re.M)
+    assert re.search(r"^got +engine holds pages 3 after the test$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^expected +pages 0, as before it$", ran.stdout, re.MULTILINE)
     assert suite.log() == [BOOT, CLOSE] * 2
 
 
@@ -108,14 +108,31 @@ def test_watched_and_given_back(suite):
     assert suite.run().verdict == "PASS"
 
 
-def test_a_failure_hides_no_leak(suite):
-    """A test that fails and leaks keeps the verdict and the words of its failure."""
+def test_a_failure_that_leaks(suite):
+    """A test that fails and leaks keeps the verdict and the words of its failure; its engine is gone, and not asked any more."""
     suite.check("engine.hold(1)\nengine.fail()")
     ran = suite.run()
 
-    assert ran.verdict == "FAIL"
+    assert ran.only()["reason"].startswith("ENGINE RAISED: RuntimeError: out of pages")
+    assert "1 failed in" in ran.stdout
+    assert "failed too" not in ran.stdout
+
+
+def test_two_failures(suite):
+    """What breaks while a failed test is torn down is told beside the failure, and counts no second time."""
+    suite.write("""
+        @pytest.fixture
+        def broken():
+            yield
+            raise KeyError("missing")
+    """)
+    suite.check("engine.fail()", takes="engine, judge, broken")
+    ran = suite.run()
+
     assert ran.only()["reason"].startswith("ENGINE RAISED")
     assert "1 failed in" in ran.stdout
+    assert "teardown failed too" in ran.stdout
+    assert "KeyError: 'missing'" in ran.stdout
 
 
 def test_fresh_engine(suite):
@@ -179,11 +196,15 @@ def test_own_engine_does_not_leak(suite):
 
 def test_control_is_kept_while_the_engine_is_up(suite):
     """The untouched run is kept for the next check of the same stimulus, and forgotten with its engine."""
-    control = "run = lambda: engine.echo({'made': len(judge.traces)})\nrun(); judge.traces[%r] = {}\njudge.equal(len(judge.traces), %d, 'kept')"
-    suite.check(control % ("a", 1), "one")
-    suite.check(control % ("b", 2), "two")
+    control = """
+        ran = []
+        judge.controlled("key", lambda: ran.append(1) or {"echo": engine.echo(1)}, lambda: {"echo": engine.echo(1)})
+        judge.equal(len(ran), %d, "untouched runs")
+    """
+    suite.check(control % 2, "first")
+    suite.check(control % 1, "second")
     suite.check("engine.fail()", "breaks")
-    suite.check(control % ("c", 1), "new")
+    suite.check(control % 2, "new")
     ran = suite.run()
 
     assert ran.counts() == {"PASS": 3, "FAIL": 1}
@@ -203,6 +224,38 @@ def test_the_seed_reaches_the_test(suite):
     suite.check("judge.equal((seed, torch.initial_seed()), (77, 77), 'seeds')", takes="engine, judge, seed")
 
     assert suite.run("--seed", "77").verdict == "PASS"
+
+
+def test_close_raises(suite):
+    """An engine that cannot be closed fails its own last test, not the next engine's first."""
+    suite.check(HOLDS, "one")
+    suite.check(HOLDS, "two")
+    ran = suite.run("--adapter", "toy:Toy", "--engine", "connector/toy", adapter="Stuck")
+
+    assert ran.ret == 1
+    assert list(ran.verdicts().values()) == ["PASS", "FAIL", "PASS", "PASS"]
+    assert "ENGINE RAISED  connector/stuck@cpu  connector.toy.two" in ran.stdout
+    assert "device lost (from close()" in ran.stdout
+
+
+def test_close_raises_after_a_failure(suite):
+    """A failure stays what it was when the engine cannot be closed after it; that is told beside it."""
+    suite.check("assert engine.echo(1) == 2")
+    ran = suite.run(adapter="Stuck")
+
+    assert ran.only()["reason"].startswith("ASSERTION FAILED")
+    assert "ENGINE RAISED: RuntimeError: device lost" in ran.stdout
+
+
+def test_close_raises_where_no_test_is_left(suite):
+    """In a run that is broken off nobody is left to bear it: it is told, and the session's record is written."""
+    suite.check(HOLDS, "one")
+    suite.check("pytest.exit('enough')", "two")
+    ran = suite.run(adapter="Stuck")
+
+    assert ran.ret == 2
+    assert "ENGINE RAISED: RuntimeError: device lost" in ran.stdout
+    assert ran.session()["boots"] == {"connector/stuck@cpu": 1}
 
 
 def test_interrupt(suite):

@@ -16,16 +16,20 @@ def test_hang(suite):
     assert ran.ret == 1
     assert list(ran.verdicts().values()) == ["FAIL", "FAIL", "PASS"]
     assert ran.properties()["test_hangs[connector/toy@cpu]"]["reason"] == "DEADLINE MISSED: hang() did not return within 0.5 s"
-    assert ran.properties()["test_stubborn[connector/toy@cpu]"]["reason"] == "DEADLINE MISSED: hang_stubbornly() did not return within 0.5 s"
-    assert len(re.findall(r'toy\.py", line \d+ in hang$', section(ran.stdout), re.M)) == 2
+    assert (
+        ran.properties()["test_stubborn[connector/toy@cpu]"]["reason"] == "DEADLINE MISSED: hang_stubbornly() did not return within 0.5 s"
+    )
+    assert len(re.findall(r'toy\.py", line \d+ in hang$', section(ran.stdout), re.MULTILINE)) == 2
     assert "2 failed, 1 passed" in ran.stdout
-    assert suite.log() == [f"{word} connector/toy" if word != "hangs" else word for word in ["boot", "hangs", "close"] * 2 + ["boot", "close"]]
+    assert suite.log() == [
+        f"{word} connector/toy" if word != "hangs" else word for word in ["boot", "hangs", "close"] * 2 + ["boot", "close"]
+    ]
     assert ran.session()["boots"] == {"connector/toy@cpu": 3}
 
 
 def section(printed):
     """What is printed under the headings of the stack dumps."""
-    parts = re.split(r"^-+ where every thread stood -+$", printed, flags=re.M)[1:]
+    parts = re.split(r"^-+ where every thread stood -+$", printed, flags=re.MULTILINE)[1:]
     return "\n".join(part.partition("\n____")[0] for part in parts)
 
 

@@ -23,6 +23,45 @@ def test_known_failure(suite):
     assert "1 xfailed" in ran.stdout
 
 
+@pytest.mark.parametrize(("options", "verdict"), [(":mode=loud", "KNOWN"), (":mode=plain", "FAIL"), ("", "FAIL")])
+def test_entry_with_options(suite, options, verdict):
+    """An entry with options excuses the engine with just those."""
+    suite.check(BREAKS)
+    suite.known(engine="connector/toy:mode=loud")
+
+    assert suite.run("--engine", f"connector/toy{options}", engine=None).verdict == verdict
+
+
+@pytest.mark.parametrize(("look_again", "told"), [("2020-01-01", True), ("9999-12-31", False)])
+def test_look_again(suite, look_again, told):
+    """An entry whose day has come is told of; it excuses for now."""
+    suite.check(BREAKS)
+    suite.known(look_again=look_again)
+    ran = suite.run()
+
+    assert ran.verdict == "KNOWN"
+    assert ("known failure to look at again: connector.toy.it on connector/toy (toy, since 2020-01-01)" in ran.stdout) is told
+
+
+def test_known_failure_of_the_boot(suite):
+    """So is an engine that does not boot."""
+    suite.check(HOLDS)
+    suite.known(engine="connector/broken")
+    ran = suite.run(adapter="Broken")
+
+    assert (ran.verdict, ran.ret) == ("KNOWN", 0)
+
+
+def test_reboot_after_a_known_failure(suite):
+    """A known failure leaves the engine in as unknown a state as any other."""
+    suite.check("engine.fail()")
+    suite.check(HOLDS, "next")
+    suite.known()
+
+    assert suite.run().counts() == {"KNOWN": 1, "PASS": 1}
+    assert suite.log() == ["boot connector/toy", "close connector/toy"] * 2
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"engine": "connector/other"}, {"versions": ["0.0.9"]}, {"claim": "connector.toy.else"}, {"verdict": "VACUOUS"}],
@@ -107,11 +146,12 @@ def test_not_yet_that_passes(suite):
     [
         ({"owner": None}, "missing ['owner']"),
         ({"own": "me"}, "unknown ['own']"),
-        ({"verdict": "PASS"}, "FAIL, INCONCLUSIVE or VACUOUS"),
-        ({"verdict": "ERROR"}, "FAIL, INCONCLUSIVE or VACUOUS"),
+        ({"verdict": "PASS"}, "FAIL, INCONCLUSIVE, VACUOUS"),
+        ({"verdict": "ERROR"}, "FAIL, INCONCLUSIVE, VACUOUS"),
         ({"verdict": "MAYBE"}, "MAYBE"),
         ({"opened": '"2026-01-01"'}, "write a date"),
-        ({"evidence": " "}, "evidence is empty"),
+        ({"look_again": "2026-01-01T12:00:00"}, "write a date"),
+        ({"evidence": " "}, "evidence = ' ': write a text"),
         ({"evidence": 3}, "evidence"),
         ({"versions": "0.1.0"}, "versions"),
     ],
@@ -123,15 +163,17 @@ def test_malformed_entry(suite, fields, says):
     ran = suite.run()
 
     assert ran.ret == 4
+    assert suite.log() == []
     assert "known_failures.toml: failure 1: " in ran.printed
     assert says in ran.printed
 
 
-def test_malformed_file(suite):
-    """So does a file that is no TOML."""
+@pytest.mark.parametrize("content", ["[[failure]\n", "[[failures]]\n"])
+def test_malformed_file(suite, content):
+    """So does a file that is no TOML, or holds something else."""
     suite.check(HOLDS)
     suite.known()
-    suite.path.joinpath("ci/known_failures.toml").write_text("[[failure]\n")
+    suite.path.joinpath("ci/known_failures.toml").write_text(content)
     ran = suite.run()
 
     assert ran.ret == 4

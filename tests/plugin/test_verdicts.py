@@ -79,17 +79,6 @@ def test_skip_inside_a_test(suite):
     assert "not today" in ran.stdout
 
 
-@pytest.mark.parametrize("mark", ["@pytest.mark.skip(reason='not today')", "@pytest.mark.skipif(True, reason='not today')"])
-def test_skip_mark(suite, mark):
-    """Nor may a test be marked to skip: only an engine's own word skips."""
-    suite.check(HOLDS, before=mark)
-    suite.check(HOLDS, "other")
-    ran = suite.run()
-
-    assert ran.ret == 1
-    assert ran.verdicts() == {"test_it[connector/toy@cpu]": "ERROR", "test_other[connector/toy@cpu]": "PASS"}
-
-
 def test_xfail_inside_a_test(suite):
     """Nor may a test excuse its engine: expected failures stand in known_failures.toml."""
     suite.check("pytest.xfail('it never did')")

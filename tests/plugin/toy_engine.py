@@ -6,6 +6,7 @@ What happens to it is written to `toy.log` beside the module, a line each, so th
 import os
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 from harness.core import faults
 from harness.core.faults import Role, fault
@@ -23,7 +24,7 @@ def note(line):
 class Engine:
     def __init__(self, name, options):
         self.name, self.options = name, options
-        self.pages, self.calls = 0, 0
+        self.pages, self.calls, self.closed = 0, 0, False
         note(f"boot {name}")
 
     def echo(self, value):
@@ -56,10 +57,15 @@ class Engine:
             return
 
     def usage(self):
+        if self.closed:
+            raise RuntimeError("closed")
         return {"pages": self.pages, "workers": 1}
 
     def close(self):
         note(f"close {self.name}")
+        self.closed = True
+        if self.name.endswith("stuck"):
+            raise RuntimeError("device lost")
 
 
 class Toy:
@@ -67,7 +73,7 @@ class Toy:
 
     why = None
     build_raises = None
-    spec = {
+    spec: ClassVar = {
         "name": "connector/toy",
         "summary": "says what it is told",
         "reference": True,
@@ -82,7 +88,7 @@ class Toy:
         return cls.why
 
     @classmethod
-    def build(cls, config, clock):
+    def build(cls, config, clock):  # noqa: ARG003
         if cls.build_raises is not None:
             note(f"refuse {cls.spec['name']}")
             raise cls.build_raises
@@ -105,6 +111,7 @@ Gated = variant("gated", build_raises=Unavailable("weights are gated"))
 Broken = variant("broken", build_raises=RuntimeError("no kernel image"))
 Big = variant("big", profiles={"cpu": {}, "gpu": {"platform": "cuda", "card_class": "H100", "num_cards": 1, "gpu_gib": 3}})
 Seen = variant("seen", profiles={"cpu": {"num_cards": 1, "gpu_gib": 3}})
+Stuck = variant("stuck")
 NoSpec = type("NoSpec", (), {"available": Toy.available, "build": Toy.build})
 
 # The real faults break the real reference engines; TOY_FAULTS names those that this run plants instead.

@@ -27,7 +27,7 @@ def test_a_prefetch_lands_on_its_device(source):
     """From host or device pages: the right bits, on the device, usable on another stream at once."""
     engine = ReferenceTransfer.build(EngineConfig("gpu", "cuda", {}, 0), VirtualClock())
     manager = engine.deploy(None, engine.connector(), TransferConfig(WORK.layout()))
-    kv = WORK.kv(torch.Generator().manual_seed(6), device=source)
+    kv = [pages.to(source) for pages in WORK.kv(torch.Generator().manual_seed(6))]
     for _ in range(20):
         manager.send("r", kv, [3, 0, 2], 10)
         manager.start_prefetch("r", WORK.endpoint, torch.device("cuda", 0))

@@ -92,9 +92,9 @@ def test_consume_waits_for_a_copy_under_way(stage, receiver):
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
-        (lambda stage: stage.wire.fail_next("get"), "ConnectorFault: get of 'kv/0/r' failed"),
-        (lambda stage: stage.wire.damage_next("get", "truncate"), "PayloadError: payload of .* bytes, sent as"),
-        (lambda stage: stage.wire.damage_next("get", "flip"), "PayloadError: payload checksum"),
+        (lambda stage: stage.wire.fail("get"), "ConnectorFault: get of 'kv/0/r' failed"),
+        (lambda stage: stage.wire.damage("truncate"), "PayloadError: payload of .* bytes, sent as"),
+        (lambda stage: stage.wire.damage("flip"), "PayloadError: payload checksum"),
         (lambda stage: stage.engine.lab.fail_next("copy"), "InjectedFailure: copy failed"),
     ],
     ids=["connector", "truncated", "flipped", "copy"],
@@ -112,6 +112,7 @@ def test_trouble_is_a_failure_with_a_reason(stage, receiver, how, trouble, said)
     assert (delivery.outcome, delivery.payload, delivery.size, delivery.valid_tokens) == (Outcome.FAILED, None, 0, 0)
     assert re.match(said, delivery.reason)
     assert receiver.completions() == [Completion("r", 0, CompletionOutcome.FAILED)]
+    stage.wire.mend()
     assert stage.is_sent(receiver.receive("r", SENDER, 1.0))
 
 
@@ -133,5 +134,5 @@ def test_a_connector_that_refuses_is_told_to_the_sender(stage, monkeypatch):
 def test_a_discard_that_fails_costs_no_hit(stage, receiver):
     """The request has its cache; what could not be let go is logged."""
     stage.send("r")
-    stage.wire.fail_next("discard")
+    stage.wire.fail("discard")
     assert stage.is_sent(receiver.receive("r", SENDER, 1.0))

@@ -14,20 +14,12 @@ LOCAL, LEADER, FOLLOWER = ReceiveRole
 @pytest.mark.parametrize("own", [None, Endpoint("9.9.9.9", 7)])
 def test_a_calls_endpoint_is_for_that_call(stage, own):
     """It reaches the connector as the handle, and the manager's own endpoint is asked again afterwards."""
-    options = {"sender_host": own.host, "sender_port": own.port} if own else {}
-    receiver = stage.deploy(connector_options=options)
+    receiver = stage.deploy(own_endpoint=own)
     assert receiver.endpoint == own
     receiver.receive("r", Endpoint("1.2.3.4", 50051), 0.0)
     receiver.receive("r", None, 0.0)
     assert receiver.endpoint == own
     assert [c.handle for c in stage.wire.calls("get")] == [Endpoint("1.2.3.4", 50051), own]
-
-
-@pytest.mark.parametrize("options", [{"sender_host": "h"}, {"sender_port": 1}, {"sender_host": "h", "sender_port": "x"}])
-def test_half_an_endpoint_is_refused(stage, options):
-    """The text names both options."""
-    with pytest.raises(ValueError, match=r"sender_host = .*, sender_port = .*; set both"):
-        stage.deploy(connector_options=options)
 
 
 @pytest.mark.parametrize("asked", [False, None, "absent", "true", 1])

@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+from harness.core.verdict import ClaimBroken
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference.memory import MemoryConnector
 from harness.transfer.witness import Call, ConnectorFault, WitnessConnector
@@ -112,8 +113,10 @@ def test_a_call_nobody_releases_raises(inner):
     """A forgotten release does not hang the engine; the text says what happened."""
     witness = WitnessConnector(inner, limit=0.01)
     witness.hold("get")
+    thread, ended = in_background(lambda: witness.get(*SLOT))
+    thread.join(20)
     with pytest.raises(TimeoutError, match=r"get of 'k' was held for 0.01 s and never released"):
-        witness.get(*SLOT)
+        raise ended[0]
     assert witness.held("get") == 0
 
 
@@ -121,7 +124,16 @@ def test_waiting_for_a_call_that_never_comes_raises(inner):
     """The text has both numbers."""
     witness = WitnessConnector(inner, limit=0.01)
     witness.hold("get")
-    with pytest.raises(TimeoutError, match=r"0 calls of get are held after 0\.01 s, expected 1"):
+    with pytest.raises(ClaimBroken, match=r"NO TRANSFER: got 0 calls of get under way after 0\.01 s, expected 1"):
+        witness.wait_held("get")
+
+
+def test_a_call_on_the_holders_own_thread_is_told(witness):
+    """Nobody could release it: it raises inside the engine, which may swallow that, and `wait_held` says so all the same."""
+    witness.hold("get")
+    with pytest.raises(ConnectorFault, match="came on the thread that would release it"):
+        witness.get(*SLOT)
+    with pytest.raises(ClaimBroken, match="CALL BLOCKS: got get of 'k' inside a call of the engine"):
         witness.wait_held("get")
 
 
@@ -135,39 +147,37 @@ def test_close_frees_held_calls(witness):
     assert ended == [None]
 
 
+@pytest.mark.parametrize("error", [ConnectorFault, OSError])
 @pytest.mark.parametrize(("op", "call"), [("get", lambda w: w.get(*SLOT)), ("put", lambda w: w.put(*SLOT, b"abc"))])
-def test_the_next_call_fails_and_the_one_after_does_not(witness, inner, op, call):
-    """It is recorded and does not reach the inner; the failure is spent."""
-    witness.fail_next(op)
-    with pytest.raises(ConnectorFault, match=f"{op} of 'k' failed"):
-        call(witness)
+def test_calls_fail_until_they_are_mended(witness, inner, op, call, error):
+    """They are recorded and do not reach the inner, however often the engine tries."""
+    witness.fail(op, error)
+    for _ in range(2):
+        with pytest.raises(error, match=f"{op} of 'k' failed"):
+            call(witness)
     assert inner.usage()["segments"] == 0
+    witness.mend()
     call(witness)
-    assert len(witness.calls(op)) == 2
+    assert len(witness.calls(op)) == 3
 
 
-def test_truncation_cuts_the_copy_that_is_given(witness, inner):
-    """Half of it, once; what is held stays whole."""
-    witness.put(*SLOT, b"abcdef")
-    witness.damage_next("get", "truncate")
-    assert witness.get(*SLOT) == (b"abc", 3)
-    assert witness.get(*SLOT) == inner.get(*SLOT) == (b"abcdef", 6)
-
-
-def test_a_flip_changes_one_bit_and_no_length(witness, inner):
-    """In the middle of a copy."""
+@pytest.mark.parametrize(("how", "given"), [("truncate", b"\0\0"), ("flip", b"\0\0\1\0")])
+def test_copies_are_damaged_until_they_are_mended(witness, inner, how, given):
+    """Cut in half, or one bit changed in the middle; what is held stays whole."""
     witness.put(*SLOT, b"\0\0\0\0")
-    witness.damage_next("get", "flip")
-    assert witness.get(*SLOT) == (b"\0\0\1\0", 4)
-    assert inner.get(*SLOT) == (b"\0\0\0\0", 4)
+    witness.damage(how)
+    assert witness.get(*SLOT) == witness.get(*SLOT) == (given, len(given))
+    witness.mend()
+    assert witness.get(*SLOT) == inner.get(*SLOT) == (b"\0\0\0\0", 4)
 
 
-def test_damage_waits_for_a_payload(witness):
-    """A get that finds nothing does not use it up."""
-    witness.damage_next("get", "truncate")
+def test_an_action_follows_the_first_empty_look(witness):
+    """Once, and the look itself still finds nothing; one that finds something leaves it waiting."""
+    witness.put("0", "1", "there", b"x")
+    witness.when_empty(lambda: witness.put(*SLOT, b"abc"))
+    assert witness.get("0", "1", "there") == (b"x", 1)
     assert witness.get(*SLOT) is None
-    witness.put(*SLOT, b"abcd")
-    assert witness.get(*SLOT) == (b"ab", 2)
+    assert witness.get(*SLOT) == (b"abc", 3)
 
 
 def test_a_tensor_is_damaged_as_a_tensor():
@@ -179,7 +189,7 @@ def test_a_tensor_is_damaged_as_a_tensor():
             return original, 4
 
     witness = WitnessConnector(Carries())
-    witness.damage_next("get", "flip")
+    witness.damage("flip")
     data, _ = witness.get(*SLOT)
     assert data.tolist() == [0, 0, 1, 0]
     assert original.tolist() == [0, 0, 0, 0]
@@ -202,9 +212,8 @@ def test_drain_discards_what_was_left(witness, inner):
         lambda w: w.hold("fetch"),
         lambda w: w.release("fetch"),
         lambda w: w.held("fetch"),
-        lambda w: w.fail_next("fetch"),
-        lambda w: w.damage_next("put", "flip"),
-        lambda w: w.damage_next("get", "burn"),
+        lambda w: w.fail("fetch"),
+        lambda w: w.damage("burn"),
     ],
 )
 def test_unknown_words_are_refused(witness, misuse):

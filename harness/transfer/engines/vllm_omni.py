@@ -69,6 +69,8 @@ class VllmOmniTransfer:
         with parallel_state(topology), self._bridges.serving(connector) as connector_type:
             native = _make(config, topology or Topology(), connector_type, self._ar_config)
             _ = native.topo_config, native.connector
+            if config.own_endpoint is not None:
+                native.update_sender_info(_sender_info(config.own_endpoint))
         manager = _Manager(native, config, self._device)
         self._deployed = [*self._open(), manager]
         return manager

@@ -27,12 +27,13 @@ class Bridge(OmniConnectorBase):
 
     def __init__(self, ours: Connector) -> None:
         self._ours = ours
+        self._sender: Endpoint | None = None
 
     def put(self, from_stage: str, to_stage: str, put_key: str, data: bytes) -> tuple[bool, int, Any]:
         return self._ours.put(from_stage, to_stage, put_key, data)
 
     def get(self, from_stage: str, to_stage: str, get_key: str, metadata: dict[str, Any] | None = None) -> tuple[bytearray, int] | None:
-        sender = None if metadata is None else Endpoint(metadata["source_host"], metadata["source_port"])
+        sender = self._sender if metadata is None else Endpoint(metadata["source_host"], metadata["source_port"])
         found = self._ours.get(from_stage, to_stage, get_key, sender)
         if found is None:
             return None
@@ -42,6 +43,10 @@ class Bridge(OmniConnectorBase):
         # Its manager never cleans up after a get: a get through its own connectors takes the payload away. Ours keep it until told.
         self._ours.discard(from_stage, to_stage, get_key)
         return own, size
+
+    def update_sender_info(self, host: str, port: int) -> None:
+        """The manager's own sender: it names none in a get, and leaves this one to its connector."""
+        self._sender = Endpoint(host, port)
 
     def cleanup(self, request_id: str) -> None:
         """The manager never asks for it."""

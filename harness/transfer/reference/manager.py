@@ -37,16 +37,6 @@ from harness.transfer.reference.topology import ReceivePlan
 log = logging.getLogger(__name__)
 
 
-def configured_endpoint(options: Mapping[str, Any]) -> Endpoint | None:
-    """The sender that `sender_host` and `sender_port` name, or None where neither is set. ValueError for half an endpoint."""
-    host, port = options.get("sender_host"), options.get("sender_port")
-    if host is None and port is None:
-        return None
-    if not host or not str(port).isdecimal():
-        raise ValueError(f"connector options: sender_host = {host!r}, sender_port = {port!r}; set both, the port as a number, or neither")
-    return Endpoint(str(host), int(str(port)))
-
-
 class TransferManager:
     """See `harness.transfer.protocol.TransferManager`. Called by one thread; background work is its own.
 
@@ -62,7 +52,7 @@ class TransferManager:
         self.role = self._plan.role()
         self.prefetch_enabled = OptIn(config).prefetches()
         self.connector_options: Mapping[str, Any] = MappingProxyType(dict(config.connector_options))
-        self.endpoint = configured_endpoint(config.connector_options)
+        self.endpoint = config.own_endpoint
         self.closed = False
         self._pages, self._codec, self._ledger = PageReader(config.layout), PayloadCodec(config.layout), Ledger()
         self._foreground, self._background = Receiver(self._codec, clock, lab), Receiver(self._codec, clock, lab)
