@@ -29,7 +29,7 @@ help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
 	@echo
 	@echo "PYTHON=python3.12  the Python that makes $(VENV) and the engine environments (3.10 to 3.13)"
-	@echo "ARGS='-k recycle'  more options for pytest, ruff or uv"
+	@echo "ARGS='-k payload'  more options for pytest, ruff or uv"
 
 conformance: $(STAMP) ## the suites on every engine that is available here; results/conformance.{xml,jsonl}
 	$(VENV_PYTHON) -m pytest suites -m cpu $(call record,conformance) $(ARGS)

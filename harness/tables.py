@@ -115,7 +115,7 @@ def show_faults(faults: Iterable[Fault], as_json: bool = False) -> None:
     _print(table)
 
 
-def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], unavailable: Mapping[str, str], terminal: _Terminal) -> None:
+def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], terminal: _Terminal) -> None:
     """Print a run's verdicts by kind and engine; columns that nobody reached are left out."""
     used = [v.value for v in Verdict if any(c[v.value] for c in counts.values())]
     table = _table("Verdicts", "kind", "engine", *used)
@@ -126,5 +126,3 @@ def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], unavailable: M
     Console(file=text, width=160, force_terminal=colour, no_color=None if colour else True).print(table)
     for line in text.getvalue().splitlines():
         terminal.write_line(line)
-    for label, reason in unavailable.items():
-        terminal.write_line(f"UNAVAILABLE  {label}: {reason}")

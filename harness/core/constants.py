@@ -34,10 +34,11 @@ def _read(load: Any, name: str, value: str, setting: str) -> Any:
     known = {f.name for f in fields(load)}
     if name not in known:
         raise ValueError(f"--set {setting!r}: {unknown('constant', name, known)}")
+    kind_of_value = type(getattr(load, name))
     try:
-        return type(getattr(load, name))(value)
-    except ValueError as wrong:
-        raise ValueError(f"--set {setting!r}: {wrong}") from None
+        return kind_of_value(value)
+    except ValueError:
+        raise ValueError(f"--set {setting!r}: {value!r} is no {kind_of_value.__name__}") from None
 
 
 def _replaced(kind: str, load: Any, changes: dict[str, Any]) -> Any:

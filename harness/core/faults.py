@@ -34,7 +34,11 @@ class Role(str, Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One planted fault. `seam` is `module:Class.method` or `module:function`; `claims` are the ids that must fail under it."""
+    """One planted fault. `seam` is `module:Class.method` or `module:function`; `claims` are the ids that must fail under it.
+
+    `raises` names the exceptions that are its misbehaviour. Any other that comes out of the replacement itself is a mistake in the fault:
+    it must not pass for a catch.
+    """
 
     name: str
     seam: str
@@ -42,6 +46,7 @@ class Fault:
     replacement: Callable[..., Any]
     role: Role = Role.FAULT
     source: str = ""
+    raises: tuple[type[Exception], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -58,20 +63,44 @@ class Fault:
         """The seam is broken inside the block."""
         owner, attribute = _resolve(self.seam)
         raw = vars(owner)[attribute]
-        setattr(owner, attribute, _rewrap(raw, self.replacement))
+        setattr(owner, attribute, _rewrap(raw, self._called))
         try:
             yield
         finally:
             setattr(owner, attribute, raw)
 
+    def _called(self, raw: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.replacement(raw, *args, **kwargs)
+        except Exception as error:
+            trace, code = error.__traceback__, self.replacement.__code__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            own = trace is not None and trace.tb_frame.f_code in (code, Fault._called.__code__)
+            if own and not isinstance(error, self.raises):
+                MISTAKES.append(f"{self.name}: the fault itself raised {type(error).__name__}: {error}")
+            raise
+
+
+MISTAKES: list[str] = []
+"""What went wrong inside planted faults, in this process, since somebody last cleared it: an engine may swallow an exception."""
 
 _REGISTERED: dict[str, Fault] = {}
 
 
 def fault(
-    name: str, *, seam: str, claims: Sequence[str] = (), source: str = "", role: Role = Role.FAULT
+    name: str,
+    *,
+    seam: str,
+    claims: Sequence[str] = (),
+    source: str = "",
+    role: Role = Role.FAULT,
+    raises: Sequence[type[Exception]] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as the replacement of `seam`; its docstring says what is wrong."""
+    """Register the decorated function as the replacement of `seam`; its docstring says what is wrong.
+
+    `raises`: exceptions that the function raises on purpose.
+    """
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
         if name in _REGISTERED and _REGISTERED[name].replacement.__code__ != replacement.__code__:
@@ -80,7 +109,7 @@ def fault(
             raise ValueError(f"fault {name} needs a docstring that says what is wrong")
         if bool(claims) == (role is Role.NULL):
             raise ValueError(f"fault {name}: a null fault names no claim, every other names at least one")
-        _REGISTERED[name] = Fault(name, seam, tuple(claims), replacement, role, source)
+        _REGISTERED[name] = Fault(name, seam, tuple(claims), replacement, role, source, tuple(raises))
         return replacement
 
     return register

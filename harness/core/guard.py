@@ -23,6 +23,9 @@ from harness.core.verdict import DeadlineMissed, EngineRaised, Finding
 DEFAULT_DEADLINE = 30.0
 """Seconds of wall time that one engine call may take, unless --deadline says otherwise."""
 
+REPEAT = 1.0
+"""Seconds between two interrupts of one call."""
+
 BUILD_DEADLINE = 900.0
 """Seconds for a build, which may read many gigabytes of weights."""
 
@@ -67,11 +70,13 @@ class _Deadline:
 
     @contextmanager
     def over(self, seconds: float) -> Iterator[None]:
-        self.stacks, self.running = "", True
+        self.stacks = ""
         before = signal.signal(signal.SIGALRM, self.expired)
-        # Repeats, because an engine may swallow the first interrupt and wait again.
-        signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, 1.0))
+        # Armed inside the try: a very short deadline is over at once, and must find the way out that disarms it.
         try:
+            self.running = True
+            # Repeats, because an engine may swallow the first interrupt and wait again; not so soon that the way out is hit too.
+            signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT)
             yield
         finally:
             # Nested, because the alarm may still go off before the first statement here has run.

@@ -122,7 +122,10 @@ class EngineSpec:
         if self.package and self.version is None:
             hint = f" (make engine NAME={self.environment})" if self.environment else ""
             return f"{self.package} is not installed{hint}"
-        return self.load().available()
+        why = self.load().available()
+        if why is not None and not isinstance(why, str):
+            raise TypeError(f"it returned {why!r}; return None where the engine can run, or a text that says why not")
+        return why
 
 
 @dataclass(frozen=True)
@@ -161,11 +164,17 @@ class Registry:
             glob, _, given = pattern.partition(":")
             names = [n for n in self.specs if fnmatchcase(n, glob)]
             if not names:
-                raise RegistryError(unknown("engine", glob, self.specs))
+                raise RegistryError(unknown("engine", glob, self.specs) + _hint(glob))
             for name in names:
                 selection = Selection(self.specs[name], _parse_options(self.specs[name], given))
                 picked[selection.label] = selection
         return list(picked.values())
+
+
+def _hint(glob: str) -> str:
+    if "," in glob:
+        return "; for several engines repeat --engine"
+    return "; profiles are chosen by their marks, with -m cpu or -m slow" if "@" in glob else ""
 
 
 def builtin_specs(path: Path = ENGINES_TOML) -> list[EngineSpec]:
@@ -218,7 +227,7 @@ def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
     if kind not in VOCABULARY or not name.partition("/")[2]:
         raise RegistryError(f"engine {name!r}: name it kind/name, with a kind of {', '.join(VOCABULARY)}")
     if set(table) - _KEYS:
-        raise RegistryError(f"{name}: unknown keys {sorted(set(table) - _KEYS)}; there are {sorted(_KEYS)}")
+        raise RegistryError(f"{name}: {unknown('key', min(set(table) - _KEYS), _KEYS)}")
     if not table.get("factory") or not table.get("profiles"):
         raise RegistryError(f"{name}: factory and at least one profile are needed")
     _check_types(EngineSpec, name, table)
@@ -226,6 +235,10 @@ def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
         capabilities = parse_capabilities(name, kind, table.get("capabilities", {}))
     except ValueError as wrong:
         raise RegistryError(str(wrong)) from None
+    profiles = {p: _parse(Profile, f"{name}: profiles.{p}", v, name=p) for p, v in table["profiles"].items()}
+    for p, profile in profiles.items():
+        if profile.platform is None and profile.device != "cpu":
+            raise RegistryError(f"{name}: profiles.{p}: device = {profile.device!r} needs a platform, such as platform = 'cuda'")
     options = {o: _parse(Option, f"{name}: options.{o}", v) for o, v in table.get("options", {}).items()}
     for o, option in options.items():
         if option.choices and option.default not in option.choices:
@@ -234,7 +247,7 @@ def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
         name=name,
         summary=table.get("summary", ""),
         factory=table["factory"],
-        profiles={p: _parse(Profile, f"{name}: profiles.{p}", v, name=p) for p, v in table["profiles"].items()},
+        profiles=profiles,
         capabilities=capabilities,
         options=options,
         reference=table.get("reference", False),
@@ -251,8 +264,9 @@ def load_object(path: str, what: str) -> Any:
         raise RegistryError(f"{what} {path!r}: write module:attr")
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as missing:
-        raise RegistryError(f"{what} {path!r}: cannot import {module_name}: {missing}") from missing
+    except Exception as broken:  # an adapter's module is somebody else's code, and may be broken in any way
+        told = broken if isinstance(broken, ImportError) else f"{type(broken).__name__}: {broken}"
+        raise RegistryError(f"{what} {path!r}: cannot import {module_name}: {told}") from broken
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise RegistryError(f"{what} {path!r}: {unknown('attribute', part, (n for n in vars(found) if not n.startswith('_')))}")
@@ -265,7 +279,7 @@ def _parse(cls: type, where: str, table: Mapping[str, Any], **given: str) -> Any
         raise RegistryError(f"{where}: write a table, not {table!r}")
     keys = set(cls.__dataclass_fields__) - set(given)
     if set(table) - keys:
-        raise RegistryError(f"{where}: unknown keys {sorted(set(table) - keys)}; there are {sorted(keys)}")
+        raise RegistryError(f"{where}: {unknown('key', min(set(table) - keys), keys)}")
     _check_types(cls, where, table)
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}, **given)
 

@@ -11,7 +11,7 @@ import pytest
 from harness.core import determinism, guard
 from harness.core.clock import Clock, SystemClock, VirtualClock
 from harness.core.judge import Judge
-from harness.core.verdict import Finding, Leak, Unavailable, Verdict
+from harness.core.verdict import ClaimBroken, Finding, Leak, Unavailable, Verdict
 from harness.pytest_plugin.routing import refusal
 from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT, Case, Run
 
@@ -28,6 +28,9 @@ class Pool:
         self._engine: guard.Guarded | None = None
         self._planted = ExitStack()
         self._fault: str | None = None
+        self._refused: dict[str, str] = {}
+        self.spoiled = False
+        """A test failed on the shared engine: whatever it is now, the next test gets a new one."""
         self.clock: Clock = SystemClock()
         """The clock of the engine that was built last."""
 
@@ -40,6 +43,8 @@ class Pool:
 
     def build(self, case: Case, options: dict[str, str]) -> guard.Guarded:
         """A new engine that the caller closes. Raises a finding if the build fails, Unavailable if it cannot be had here."""
+        if case.label in self._refused:
+            raise Unavailable(self._refused[case.label])
         self._plant(case)
         determinism.apply(determinism.Policy(), self._run.seed)
         config = case.selection.config(case.profile, self._run.seed)
@@ -49,15 +54,22 @@ class Pool:
             config = type(config)(config.profile, config.device, {**config.options, name: value}, config.seed)
         self.clock = VirtualClock() if case.selection.spec.reference else SystemClock()
         self._run.boots[case.label] += 1
-        engine = _build(case, config, self.clock, self._run.deadline)
+        try:
+            engine = _build(case, config, self.clock, self._run.deadline)
+        except Unavailable as reason:
+            # What cannot be had once is not tried again for every test; another option may be had.
+            if not options:
+                self._refused[case.label] = str(reason)
+            raise
         return guard.Guarded(engine, self._run.deadline, _DEPLOYS)
 
-    def is_up(self, engine: guard.Guarded) -> bool:
-        """Whether this engine is the shared one."""
-        return self._engine is engine
+    def is_fit(self, engine: guard.Guarded) -> bool:
+        """Whether this engine is the shared one, and the next test may get it."""
+        return self._engine is engine and not self.spoiled
 
     def close(self) -> None:
         """Close the shared engine and take the fault out again."""
+        self.spoiled = False
         engine, self._engine = self._engine, None
         case, self._case = self._case, None
         if case is not None:
@@ -91,6 +103,8 @@ def _build(case: Case, config: Any, clock: Any, deadline: float) -> Any:
     built = guard.call("build", build, deadline=max(deadline, guard.BUILD_DEADLINE))
     if isinstance(built, Unavailable):
         raise built
+    if built is None:
+        raise ClaimBroken("NO ENGINE", got="build() returned None", expected="the engine that it built")
     return built
 
 
@@ -104,12 +118,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """The last test of a boot closes the engine: one that cannot be closed is its failure, not that of whoever comes next."""
-    result = yield
-    case, following = item.stash.get(CASE, None), nextitem.stash.get(CASE, None) if nextitem else None
-    if case is not None and (following is None or following.id != case.id):
-        item.config.stash[POOL].close()
-    return result
+    """After a failure, and after the last test of a boot, the engine is closed, once the fixtures have let go of it.
+
+    One that cannot be closed is the failure of that test, not of whoever comes next.
+    """
+    try:
+        return (yield)
+    finally:
+        case, following = item.stash.get(CASE, None), nextitem.stash.get(CASE, None) if nextitem else None
+        pool = item.config.stash[POOL]
+        if case is not None and (pool.spoiled or following is None or following.id != case.id):
+            pool.close()
 
 
 @pytest.hookimpl(trylast=True)
@@ -159,14 +178,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[guard.Guarded]:
     up = _boot(request, lambda: pool.shared(request.param))
     before = dict(up.usage())
     yield up
-    if not pool.is_up(up):
-        # A failure closed it, or a test that builds its own: nothing is left that the next test could inherit.
-        return
-    try:
-        check_usage("engine", before, dict(up.usage()))
-    except Finding:
-        pool.close()
-        raise
+    # After a failure, or a test that builds its own, nothing is left that the next test could inherit.
+    if pool.is_fit(up):
+        try:
+            check_usage("engine", before, dict(up.usage()))
+        except Finding:
+            pool.spoiled = True
+            raise
 
 
 @pytest.fixture

@@ -103,16 +103,15 @@ def overdue(config: pytest.Config, today: datetime.date) -> list[str]:
     return [f"known failure to look at again: {e.claim} on {e.engine} ({e.owner}, since {e.look_again})" for e in entries]
 
 
-def expectation(item: pytest.Item, not_yet: str | None) -> Expectation | None:
-    """What failure is expected of the item, or None. `not_yet` is the reason of a capability declared so."""
+def expectation(item: pytest.Item, not_yet: tuple[str, str] | None) -> Expectation | None:
+    """What failure is expected of the item, or None. `not_yet` is a capability declared so, with its reason."""
     selection, claim = item.stash[CASE].selection, item.stash[CLAIM]
     spec = selection.spec
     if not_yet is not None:
-        return Expectation(
-            frozenset({Verdict.FAIL, Verdict.VACUOUS}),
-            f"not yet: {not_yet}",
-            f"raise the capability of {spec.name} in engines.toml from not_yet",
-        )
+        capability, reason = not_yet
+        place = "its adapter's spec" if spec.adapter is not None else "harness/engines.toml"
+        remedy = f"raise the capability {capability} of {spec.name} in {place} from not_yet"
+        return Expectation(frozenset({Verdict.FAIL, Verdict.VACUOUS}), f"{capability} not yet: {reason}", remedy)
     for entry in known_failures(item.config):
         if entry.engine == selection.label and entry.claim == claim.id and spec.version in entry.versions:
             return Expectation(

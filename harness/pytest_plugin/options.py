@@ -87,9 +87,14 @@ def _run_of(config: pytest.Config) -> Run:
 
 def _resolve(config: pytest.Config) -> Run:
     option = config.option
-    registry = Registry([*builtin_specs(), *entry_point_specs(), *(adapter_spec(a) for a in option.adapter)])
-    if option.deadline <= 0:
+    brought = [adapter_spec(adapter) for adapter in option.adapter]
+    registry = Registry([*builtin_specs(), *entry_point_specs(), *brought])
+    if not 0 < option.deadline < float("inf"):
         raise ValueError(f"--deadline {option.deadline}: give seconds above 0")
+    if not 0 <= option.seed < 2**63:
+        raise ValueError(f"--seed {option.seed}: give a number from 0 to {2**63 - 1}")
+    if option.prove and (config.invocation_params.dir / option.prove).exists():
+        raise ValueError(f"--prove {option.prove} takes a glob of faults; put the path before it, as in: pytest {option.prove} --prove")
     if option.prove and option.fault:
         raise ValueError("--prove plants every fault, --fault one: give one of them")
     prove = find_faults(option.prove) if option.prove else None
@@ -105,6 +110,7 @@ def _resolve(config: pytest.Config) -> Run:
         deadline=option.deadline,
         prove=prove,
         fault=fault,
+        adapters={spec.name: adapter for spec, adapter in zip(brought, option.adapter, strict=True)},
         replay_options=_replay_options(config),
         workloads=workloads(option.assay_set),
     )
@@ -121,9 +127,9 @@ def _references(selections: list[Selection], faults: list[Fault], asked: list[st
 
 
 def _replay_options(config: pytest.Config) -> list[str]:
-    """The options that a replay needs beside the test's name, the seed and the fault."""
+    """The options that a replay needs beside the test's name, its adapter, the seed and the fault."""
     option = config.option
-    pairs = [("--adapter", a) for a in option.adapter] + [("--set", s) for s in option.assay_set]
+    pairs = [("--set", s) for s in option.assay_set]
     pairs += [("--engine", e) for e in option.engine if ":" in e]
     if option.deadline != DEFAULT_DEADLINE:
         pairs.append(("--deadline", f"{option.deadline:g}"))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from harness.core.claims import Level
+from harness.core.claims import Claim, Level, read_claims
 from harness.core.faults import Fault, Role
 from harness.core.judge import Judge
+from harness.core.names import unknown
 from harness.core.verdict import Finding, Verdict
 from harness.pytest_plugin import text
 from harness.pytest_plugin.state import CASE, CLAIM, RUN, VERDICT
@@ -45,7 +46,10 @@ def judge_the_fault(item: pytest.Item, report: pytest.TestReport, finding: Findi
 
 @dataclass
 class Score:
-    """What became of each fault. `caught` and `missed` hold claim ids; `unproved` the MUST claims that nothing made fail."""
+    """What became of each fault: the claims under which it was caught, and those under which it was not.
+
+    A fault whose claims were not all run (a path, -k, Ctrl-C) is neither caught nor survives.
+    """
 
     caught: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     missed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -58,9 +62,12 @@ class Score:
 
     def is_caught(self, fault: Fault) -> bool:
         """Whether every claim that the fault names ran and failed (of a null fault: that no claim failed)."""
-        if self.missed[fault.name]:
-            return False
-        return set(fault.claims) <= self.caught[fault.name] if fault.claims else bool(self.caught[fault.name])
+        return not self.missed[fault.name] and not self.is_unrun(fault)
+
+    def is_unrun(self, fault: Fault) -> bool:
+        """Whether too little was run to say anything of the fault."""
+        seen = self.caught[fault.name] | self.missed[fault.name]
+        return not self.missed[fault.name] and not (seen and set(fault.claims) <= seen)
 
     def unproved(self, faults: list[Fault]) -> list[str]:
         """MUST claims that ran under the null fault and that no planted fault made fail."""
@@ -68,7 +75,14 @@ class Score:
         return sorted(c for c, level in self.seen.items() if level == Level.MUST.value and c not in proved)
 
 
+def known_claims(config: pytest.Config) -> list[Claim]:
+    """Every claim that the suites make, run or not."""
+    paths = [config.rootpath / path for path in config.getini("testpaths")]
+    return read_claims(path for path in paths if path.exists())
+
+
 SCORE = pytest.StashKey[Score]()
+SCORER = "assay-scorer"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,14 +95,17 @@ class _Scorer:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._run = config.stash[RUN]
+        self._nulls = {f.name for f in self._run.prove or [] if f.role is Role.NULL}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties, score = dict(report.user_properties), self._config.stash[SCORE]
         if report.when == "call" and properties.get("fault"):
             score.add(properties["fault"], properties["claim"], properties["level"], report.outcome == "passed")
         elif report.skipped and properties.get("claim"):
-            # A claim that the reference engine cannot be held to is still a claim, and unproved.
+            # A claim that the reference engine cannot be held to is still a claim: unproved, and under a fault that names it, missed.
             score.seen[properties["claim"]] = properties["level"]
+            if properties.get("fault") not in self._nulls:
+                score.missed[properties["fault"]].add(properties["claim"])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -102,16 +119,16 @@ class _Scorer:
 
     def _shortfall(self) -> list[str]:
         score, planted = self._config.stash[SCORE], self._planted()
-        lines = [f"survived: {f.name}: {self._why(f)}" for f in planted if not score.is_caught(f)]
+        lines = [f"survived: {f.name}: {self._why(f)}" for f in planted if score.missed[f.name]]
+        made = {c.id for c in known_claims(self._config)} if planted else set()
+        lines += [f"{f.name} names an {unknown('claim', c, made)}" for f in planted for c in f.claims if made and c not in made]
         if self._config.option.prove == "*":
             lines += [f"UNPROVED: {claim}: no fault and no wrong input made it fail" for claim in score.unproved(planted)]
         return lines or ([] if planted else ["nothing was proved: no test of a kind with planted faults was collected"])
 
     def _why(self, fault: Fault) -> str:
-        score = self._config.stash[SCORE]
-        missed = score.missed[fault.name] | (set(fault.claims) - score.caught[fault.name])
         verb = "alarmed" if fault.role is Role.NULL else "not caught by"
-        return f"{verb} {', '.join(sorted(missed))}"
+        return f"{verb} {', '.join(sorted(self._config.stash[SCORE].missed[fault.name]))}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         score, planted = self._config.stash[SCORE], self._planted()
@@ -130,13 +147,21 @@ class _Scorer:
         if terminal is not None:
             terminal.write_line(_tally("faults caught", faults, self._config.stash[SCORE]))
 
+    def outcome(self) -> dict[str, object]:
+        """The proof for the session's record: each fault's fate, and the claims that nothing proves."""
+        score, planted = self._config.stash[SCORE], self._planted()
+        fates = {f.name: "not run" if score.is_unrun(f) else "caught" if score.is_caught(f) else "survived" for f in planted}
+        nulls = {name: {"caught": "unmoved", "survived": "alarmed"}.get(fates[name], fates[name]) for name in self._nulls & set(fates)}
+        return {"faults": fates | nulls, "unproved": score.unproved(planted) if self._config.option.prove == "*" else None}
+
 
 def _tally(what: str, faults: list[Fault], score: Score) -> str:
-    return f"{what} {sum(score.is_caught(f) for f in faults)} of {len(faults)}"
+    unrun = sum(score.is_unrun(f) for f in faults)
+    return f"{what} {sum(score.is_caught(f) for f in faults)} of {len(faults) - unrun}" + (f", {unrun} not run" if unrun else "")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if config.stash[RUN].prove is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Scorer(config), "assay-scorer")
+        config.pluginmanager.register(_Scorer(config), SCORER)

@@ -1,8 +1,8 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
-Schema 1. A result's properties are text, numbers as they are: schema, test, claim, level, engine, version, profile, options, fault,
-verdict, reason, figures (JSON: a list of name, value, unit, bound), seed, control, replay. The last report of a test holds its final
-ones.
+Schema 1. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
+fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound), seed, control, replay. In the report log a
+test has a report for each phase; read the last one that holds a `verdict`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
 from harness.pytest_plugin import known, text
+from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
 SCHEMA = 1
@@ -42,6 +43,7 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
         "schema": SCHEMA,
         "test": item.nodeid,
         "claim": claim.id,
+        "sentence": claim.sentence,
         "level": str(claim.level.value),
         "engine": case.selection.spec.name,
         "version": case.selection.spec.version or "",
@@ -50,6 +52,8 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
         "fault": case.fault.name if case.fault else "",
         "verdict": str(item.stash[VERDICT].value),
         "reason": reason,
+        "got": finding.got if finding else "",
+        "expected": finding.expected if finding else "",
         "figures": json.dumps([asdict(f) for f in judge.figures]),
         "seed": run.seed,
         "control": judge.control,
@@ -61,10 +65,11 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
 def session_record(config: pytest.Config) -> dict[str, object]:
     """What the whole run depended on."""
     run = config.stash[RUN]
-    counts = config.pluginmanager.get_plugin(RECORDER).counts()
+    counts, scorer = config.pluginmanager.get_plugin(RECORDER).counts(), config.pluginmanager.get_plugin(SCORER)
     return {
         "$report_type": "AssaySession",
         "schema": SCHEMA,
+        "started": datetime.datetime.fromtimestamp(run.started, datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": shlex.join(["pytest", *config.invocation_params.args]),
         "seed": run.seed,
         "commit": _commit(config),
@@ -75,6 +80,7 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "boots": dict(run.boots),
         "seconds": {name: round(seconds, 4) for name, seconds in run.spent.items()},
         "verdicts": [{"kind": kind, "engine": engine, **row} for (kind, engine), row in sorted(counts.items())],
+        "proof": scorer.outcome() if scorer else None,
     }
 
 
@@ -88,6 +94,11 @@ def _commit(config: pytest.Config) -> str:
         check=False,
     )
     return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+def _case(properties: dict[str, Any]) -> str:
+    options = f":{properties['options']}" if properties["options"] else ""
+    return f"{properties['engine']}{options}@{properties['profile']}"
 
 
 class Recorder:
@@ -108,10 +119,13 @@ class Recorder:
         """(kind, engine@profile) to the number of each verdict."""
         counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for properties in self._last.values():
-            options = f":{properties['options']}" if properties["options"] else ""
-            case = f"{properties['engine']}{options}@{properties['profile']}"
-            counts[properties["engine"].partition("/")[0], case][properties["verdict"]] += 1
+            counts[properties["engine"].partition("/")[0], _case(properties)][properties["verdict"]] += 1
         return counts
+
+    def skips(self) -> list[str]:
+        """A line for each reason why claims were not judged, with how many they are."""
+        reasons = Counter((p["verdict"], _case(p), p["reason"]) for p in self._last.values() if not Verdict(p["verdict"]).judged)
+        return [f"{verdict}  {case}: {reason} ({n} claims)" for (verdict, case, reason), n in sorted(reasons.items())]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -122,10 +136,21 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._last:
-            tables.show_verdicts(self.counts(), self._config.stash[RUN].unavailable, terminalreporter)
-            for line in known.overdue(self._config, datetime.date.today()):
-                terminalreporter.write_line(line, yellow=True)
+        run, stats = self._config.stash[RUN], terminalreporter.stats
+        if not self._last:
+            if not stats.get("deselected") or stats.keys() & {"passed", "failed", "error", "skipped"}:
+                return
+            terminalreporter.write_line("nothing was judged: each test was deselected, or no engine of its kind is here")
+        elif run.prove is None:
+            tables.show_verdicts(self.counts(), terminalreporter)
+        skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
+        for line in self.skips() + skipped:
+            terminalreporter.write_line(line)
+        for line in known.overdue(self._config, datetime.date.today()):
+            terminalreporter.write_line(line, yellow=True)
+
+    def _judged(self) -> set[str]:
+        return {_case(p) for p in self._last.values()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

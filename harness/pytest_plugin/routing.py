@@ -119,10 +119,11 @@ def refusal(item: pytest.Item, case: Case) -> str | None:
     return None
 
 
-def not_yet(item: pytest.Item, case: Case) -> str | None:
-    """The reason of a capability that the item asks for and the engine declares NOT_YET, or None."""
-    declared = [case.selection.spec.capabilities[asked.capability] for asked in requirements(getattr(item, "function", None))]
-    return next((d.reason for d in declared if d.support is Support.NOT_YET), None)
+def not_yet(item: pytest.Item, case: Case) -> tuple[str, str] | None:
+    """A capability that the item asks for and the engine declares NOT_YET, with its reason, or None."""
+    declared = case.selection.spec.capabilities
+    asked = [a.capability for a in requirements(getattr(item, "function", None))]
+    return next(((name, declared[name].reason) for name in asked if declared[name].support is Support.NOT_YET), None)
 
 
 def _marks(case: Case) -> list[pytest.MarkDecorator]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -48,12 +49,16 @@ class Run:
     deadline: float
     prove: list[Fault] | None = None
     fault: Fault | None = None
+    adapters: dict[str, str] = field(default_factory=dict)
+    """Engine name to the module:attr that --adapter gave for it."""
     replay_options: list[str] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
     """Engine label with profile to the reason."""
     traces: dict[str, dict[Any, Trace]] = field(default_factory=dict)
     boots: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
     missed_deadline: bool = False
     claimed: dict[str, str] = field(default_factory=dict)
     """Claim id to the test that makes it, as collected."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +25,19 @@ def replay(item: pytest.Item) -> str:
     words = ["pytest", item.nodeid, "--seed", str(run.seed)]
     if case.fault:
         words += ["--fault", case.fault.name]
-    return command([*words, *run.replay_options])
+    adapter = run.adapters.get(case.selection.spec.name)
+    if adapter:
+        words += ["--adapter", adapter]
+    line = command([*words, *run.replay_options])
+    path = _path_of(adapter, item.config.rootpath) if adapter else None
+    return f"PYTHONPATH={shlex.quote(path)} {line}" if path else line
+
+
+def _path_of(adapter: str, root: Path) -> str | None:
+    """The entry of PYTHONPATH that an adapter's module was found through; the root of the checkout is on the path anyhow."""
+    found = getattr(sys.modules.get(adapter.partition(":")[0]), "__file__", None)
+    entries = [Path(e) for e in os.environ.get("PYTHONPATH", "").split(os.pathsep) if e]
+    return next((str(e) for e in entries if found and e.resolve() != root and Path(found).is_relative_to(e)), None)
 
 
 def command(words: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 from _pytest.runner import runtestprotocol
 
+from harness.core import faults
 from harness.core.judge import Judge
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Finding, Verdict
 from harness.pytest_plugin import known, record, text
@@ -49,6 +50,8 @@ class Outcome:
 
 
 OUTCOME = pytest.StashKey[Outcome]()
+LATER = pytest.StashKey[dict[str, str]]()
+"""What broke in phases after the one that decided, in a line each."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,15 +85,22 @@ def _stopped(call: pytest.CallInfo) -> bool:
 def _note(item: pytest.Item, call: pytest.CallInfo) -> None:
     """The first phase that fails the run decides; what breaks after it is told beside it."""
     verdict, finding = _classify(item, call)
+    if faults.MISTAKES:
+        verdict, finding = Verdict.ERROR, None
+        item.add_report_section("call", "a mistake in the fault", "\n".join(faults.MISTAKES))
+        faults.MISTAKES.clear()
     before = item.stash.get(OUTCOME, None)
     if before is None or (verdict.fails_the_run and not before.verdict.fails_the_run):
         judge = (getattr(item, "funcargs", None) or {}).get("judge")
         item.stash[OUTCOME] = Outcome(verdict, finding, call.when, judge if isinstance(judge, Judge) else None)
+    elif call.excinfo is not None:
+        told = f"{finding.headline}: {finding.got}" if finding else f"{call.excinfo.typename}: {call.excinfo.value}"
+        item.stash.setdefault(LATER, {})[call.when] = text.one_line(told)
     if isinstance(finding, DeadlineMissed):
         item.config.stash[RUN].missed_deadline = True
     if verdict.fails_the_run:
-        # Whatever the engine is now, the next test gets a new one; also after a failure that is known.
-        _close_pool(item)
+        # Also after a failure that is known.
+        item.config.stash[POOL].spoiled = True
 
 
 def _conclude(item: pytest.Item, reports: list[pytest.TestReport]) -> list[pytest.TestReport]:
@@ -106,7 +116,8 @@ def _conclude(item: pytest.Item, reports: list[pytest.TestReport]) -> list[pytes
             if report is broke:
                 bearer.longrepr = report.longrepr
             else:
-                bearer.sections.append((f"{report.when} failed too", str(report.longrepr)))
+                told = item.stash.get(LATER, {}).get(report.when, "") if item.config.option.verbose < 2 else str(report.longrepr)
+                bearer.sections.append((f"{report.when} failed too", told or str(report.longrepr)))
             report.outcome, report.longrepr = "passed", None
     verdict, finding = outcome.verdict, outcome.finding
     if item.stash[CASE].fault is None and verdict.judged:
@@ -145,14 +156,6 @@ def _against_expectation(item: pytest.Item, verdict: Verdict, finding: Finding |
     if verdict is Verdict.PASS and expected.strict:
         return Verdict.FAIL, ClaimBroken("EXPECTED FAILURE PASSED", got="PASS", expected=f"a failure; {expected.remedy}")
     return verdict, finding
-
-
-def _close_pool(item: pytest.Item) -> None:
-    """Close the shared engine; a close that fails too must not hide the finding."""
-    try:
-        item.config.stash[POOL].close()
-    except Finding as also:
-        item.add_report_section("call", "engine close", f"{also.headline}: {also.got}")
 
 
 def _shape(item: pytest.Item, report: pytest.TestReport, finding: Finding | None, outcome: Outcome) -> None:

@@ -93,9 +93,13 @@ class WitnessConnector:
 
     def close(self) -> None:
         """Close `inner`, and let go of every held call."""
+        self.let_go()
+        self._inner.close()
+
+    def let_go(self) -> None:
+        """Release every held call."""
         for op in OPS:
             self.release(op)
-        self._inner.close()
 
     def calls(self, op: str | None = None, key_contains: str | None = None) -> list[Call]:
         """The calls so far, in the order in which they came, held ones included; only those of `op` and with the text in their key."""

@@ -162,15 +162,14 @@ class Terminal:
 
 
 def test_verdicts():
-    """By kind and engine, in their order; only the verdicts that somebody reached, a dash for none; then who was missing."""
+    """By kind and engine, in their order; only the verdicts that somebody reached, a dash for none."""
     counts = {("transfer", "transfer/x@cpu"): Counter(PASS=3), ("connector", "connector/y@cpu"): Counter(FAIL=1, KNOWN=2)}
     terminal = Terminal()
-    tables.show_verdicts(counts, {"transfer/z@gpu": "no CUDA device"}, terminal)
+    tables.show_verdicts(counts, terminal)
 
-    title, head, *rows, missing = [words(line) for line in terminal.lines]
+    title, head, *rows = [words(line) for line in terminal.lines]
     assert (title, head) == ("Verdicts", "kind engine PASS FAIL KNOWN")
     assert rows == ["connector connector/y@cpu - 1 2", "transfer transfer/x@cpu 3 - -"]
-    assert missing == "UNAVAILABLE transfer/z@gpu: no CUDA device"
 
 
 def test_verdicts_have_colour_only_on_a_terminal():
@@ -178,7 +177,7 @@ def test_verdicts_have_colour_only_on_a_terminal():
     plain, coloured = Terminal(), Terminal()
     coloured.hasmarkup = True
     for terminal in (plain, coloured):
-        tables.show_verdicts({("transfer", "x"): Counter(FAIL=1)}, {}, terminal)
+        tables.show_verdicts({("transfer", "x"): Counter(FAIL=1)}, terminal)
 
     assert "\x1b[" not in "".join(plain.lines)
     assert "\x1b[" in "".join(coloured.lines)

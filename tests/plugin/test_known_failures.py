@@ -128,7 +128,7 @@ def test_not_yet(suite):
     suite.check(BREAKS, before=MANY_READS)
     ran = suite.run(adapter="NotYet")
 
-    assert (ran.verdict, ran.only()["reason"], ran.ret) == ("KNOWN", "not yet: planned", 0)
+    assert (ran.verdict, ran.only()["reason"], ran.ret) == ("KNOWN", "many_reads not yet: planned", 0)
     assert suite.log() == ["boot connector/notyet", "close connector/notyet"]
 
 
@@ -138,7 +138,7 @@ def test_not_yet_that_passes(suite):
     ran = suite.run(adapter="NotYet")
 
     assert (ran.verdict, ran.ret) == ("FAIL", 1)
-    assert "raise the capability of connector/notyet in engines.toml from not_yet" in ran.stdout
+    assert "raise the capability many_reads of connector/notyet in its adapter's spec from not_yet" in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -54,13 +54,13 @@ def test_half_a_survivor(suite):
 
 
 def test_a_claim_that_no_test_makes(proof):
-    """A fault whose claim nobody makes is not caught."""
+    """A fault whose claim nobody makes fails the proof, with the nearest that somebody does."""
     proof.plant("wrong", "uncollected", "null")
     ran = proof.run("--prove")
 
     assert ran.ret == 1
-    assert "survived: connector/uncollected: not caught by connector.toy.gone" in ran.stdout
-    assert last_line(ran) == "faults caught 1 of 2"
+    assert "connector/uncollected names an unknown claim 'connector.toy.gone'; nearest: connector.toy" in ran.stdout
+    assert last_line(ran) == "faults caught 1 of 1, 1 not run"
 
 
 def test_unproved(proof):
@@ -219,3 +219,31 @@ def test_one_engine_per_fault(proof):
     proof.run("--prove")
 
     assert proof.log().count("boot connector/toy") == proof.log().count("close connector/toy")
+
+
+def test_part_of_a_proof(proof):
+    """Faults whose claims were left out are neither caught nor survive; what was run is told as ever."""
+    proof.plant("wrong", "half", "null")
+    ran = proof.run("--prove", "-k", "test_first")
+
+    assert "survived" not in ran.stdout
+    assert last_line(ran) == "faults caught 1 of 1, 1 not run"
+    assert last_line(proof.run("--prove")) == "faults caught 2 of 2"
+
+
+def test_a_mistake_in_a_fault_is_no_catch(proof):
+    """A fault that cannot even run breaks its test, but by no doing of the engine."""
+    proof.plant("mistaken", "null")
+    ran = proof.run("--prove")
+
+    assert ran.ret == 1
+    assert "connector/mistaken: the fault itself raised ZeroDivisionError" in ran.stdout
+    assert last_line(ran) == "faults caught 0 of 1"
+
+
+def test_a_fault_that_raises_on_purpose_is_caught(proof):
+    """Where raising is the misbehaviour, the fault says so."""
+    proof.plant("raising", "null")
+    ran = proof.run("--prove")
+
+    assert last_line(ran) == "faults caught 1 of 1"

@@ -120,11 +120,11 @@ if os.environ.get("TOY_FAULTS"):
     faults._REGISTERED.clear()
 
 
-def plant(name, *claims, seam="Engine.echo", role=Role.FAULT):
+def plant(name, *claims, seam="Engine.echo", role=Role.FAULT, raises=()):
     """A decorator that registers the fault if TOY_FAULTS names it."""
     if name not in os.environ.get("TOY_FAULTS", "").split():
         return lambda replacement: replacement
-    return fault(f"connector/{name}", seam=f"toy:{seam}", claims=claims, role=role)
+    return fault(f"connector/{name}", seam=f"toy:{seam}", claims=claims, role=role, raises=raises)
 
 
 @plant("wrong", *CLAIMS)
@@ -149,6 +149,18 @@ def half(original, engine, value):
 def uncollected(original, engine, value):
     """A fault whose claim no test makes."""
     return original(engine, value) + 1
+
+
+@plant("mistaken", *CLAIMS)
+def mistaken(original, engine, value):
+    """A fault with a mistake of its own."""
+    return 1 / 0
+
+
+@plant("raising", *CLAIMS, raises=(ZeroDivisionError,))
+def raising(original, engine, value):
+    """The engine divides by what it should not."""
+    return 1 / 0
 
 
 @plant("input", *CLAIMS, role=Role.WRONG_INPUT)
