@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.core.names import unknown
 from harness.core.verdict import Verdict
 from harness.pytest_plugin.state import CASE, CLAIM
 
@@ -95,6 +96,16 @@ def known_failures(config: pytest.Config) -> list[KnownFailure]:
         except ValueError as wrong:
             raise pytest.UsageError(str(wrong)) from None
     return config.stash[KNOWN]
+
+
+def check_names(entries: list[KnownFailure], engines: Iterable[str], claims: set[str]) -> None:
+    """Raise UsageError for an entry of an engine or a claim that there is not: it would excuse nothing, silently."""
+    for number, entry in enumerate(entries, start=1):
+        engine = entry.engine.partition(":")[0]
+        if engine not in engines:
+            raise pytest.UsageError(f"known failure {number}: {unknown('engine', engine, engines)}")
+        if claims and entry.claim not in claims:
+            raise pytest.UsageError(f"known failure {number}: {unknown('claim', entry.claim, claims)}")
 
 
 def overdue(config: pytest.Config, today: datetime.date) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from harness.core.claims import Claim, Level, read_claims
+from harness.core.claims import ClaimError, Level, read_claims
 from harness.core.faults import Fault, Role
 from harness.core.judge import Judge
 from harness.core.names import unknown
@@ -75,10 +75,13 @@ class Score:
         return sorted(c for c, level in self.seen.items() if level == Level.MUST.value and c not in proved)
 
 
-def known_claims(config: pytest.Config) -> list[Claim]:
-    """Every claim that the suites make, run or not."""
+def known_claims(config: pytest.Config) -> set[str]:
+    """The id of every claim that the suites make, run or not; none where they cannot be read, which their collection tells better."""
     paths = [config.rootpath / path for path in config.getini("testpaths")]
-    return read_claims(path for path in paths if path.exists())
+    try:
+        return {claim.id for claim in read_claims(path for path in paths if path.exists())}
+    except (ClaimError, SyntaxError):
+        return set()
 
 
 SCORE = pytest.StashKey[Score]()
@@ -120,7 +123,7 @@ class _Scorer:
     def _shortfall(self) -> list[str]:
         score, planted = self._config.stash[SCORE], self._planted()
         lines = [f"survived: {f.name}: {self._why(f)}" for f in planted if score.missed[f.name]]
-        made = {c.id for c in known_claims(self._config)} if planted else set()
+        made = known_claims(self._config)
         lines += [f"{f.name} names an {unknown('claim', c, made)}" for f in planted for c in f.claims if made and c not in made]
         if self._config.option.prove == "*":
             lines += [f"UNPROVED: {claim}: no fault and no wrong input made it fail" for claim in score.unproved(planted)]

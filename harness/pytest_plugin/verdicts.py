@@ -16,14 +16,14 @@ from harness.core.judge import Judge
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Finding, Verdict
 from harness.pytest_plugin import known, record, text
 from harness.pytest_plugin.engines import POOL, WATCHED, check_usage
-from harness.pytest_plugin.prove import expected_to_fail, judge_the_fault
+from harness.pytest_plugin.prove import expected_to_fail, judge_the_fault, known_claims
 from harness.pytest_plugin.routing import not_yet
 from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # Read here, so that a wrong entry stops the run before the first engine boots.
-    known.known_failures(config)
+    known.check_names(known.known_failures(config), config.stash[RUN].registry.specs, known_claims(config))
 
 
 @pytest.hookimpl(wrapper=True)

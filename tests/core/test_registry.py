@@ -99,7 +99,7 @@ NAMES = [
     (("factory",), "", "x/y: factory and at least one profile are needed"),
     (("profiles",), {}, "x/y: factory and at least one profile are needed"),
     (("profiles", "cpu", "card"), "H100", "x/y: profiles.cpu: unknown key 'card'; nearest: num_cards"),
-    (("profiles", "cpu", "name"), "gpu", "x/y: profiles.cpu: unknown key 'name'; there are "),
+    (("profiles", "cpu", "name"), "gpu", "x/y: profiles.cpu: unknown key 'name'; there are"),
     (("options", "size", "defualt"), "small", "x/y: options.size: unknown key 'defualt'; nearest: default"),
     (("options", "size", "default"), "smal", "x/y: options.size: unknown default 'smal'; nearest: small"),
     (("options", "note", "choices"), ["a"], "x/y: options.note: unknown default ''; there are: a"),

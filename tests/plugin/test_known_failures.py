@@ -64,16 +64,34 @@ def test_reboot_after_a_known_failure(suite):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"engine": "connector/other"}, {"versions": ["0.0.9"]}, {"claim": "connector.toy.else"}, {"verdict": "VACUOUS"}],
+    [{"engine": "connector/memory"}, {"versions": ["0.0.9"]}, {"claim": "connector.toy.other"}, {"verdict": "VACUOUS"}],
     ids=lambda f: next(iter(f)),
 )
 def test_entry_of_another_failure(suite, fields):
     """An entry excuses only its own engine, versions, claim and verdict."""
     suite.check(BREAKS)
+    suite.check(BREAKS, "other")
+    suite.known(**fields)
+    ran = suite.run("-k", "test_it")
+
+    assert (ran.verdict, ran.ret) == ("FAIL", 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"engine": "connector/to"}, "known failure 1: unknown engine 'connector/to'; nearest: connector/toy"),
+        ({"claim": "connector.toy.its"}, "known failure 1: unknown claim 'connector.toy.its'; nearest: connector.toy.it"),
+    ],
+)
+def test_entry_of_nothing(suite, fields, text):
+    """An entry of an engine or claim that there is not would excuse nothing: it is refused, with the nearest."""
+    suite.check(HOLDS)
     suite.known(**fields)
     ran = suite.run()
 
-    assert (ran.verdict, ran.ret) == ("FAIL", 1)
+    assert ran.ret == 4
+    assert text in ran.printed
 
 
 def test_known_failure_that_passes(suite):

@@ -221,7 +221,7 @@ def test_one_engine_per_fault(proof):
     assert proof.log().count("boot connector/toy") == proof.log().count("close connector/toy")
 
 
-def test_part_of_a_proof(proof):
+def test_part_of_the_suites(proof):
     """Faults whose claims were left out are neither caught nor survive; what was run is told as ever."""
     proof.plant("wrong", "half", "null")
     ran = proof.run("--prove", "-k", "test_first")
