@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -114,6 +117,14 @@ POOL = pytest.StashKey[Pool]()
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[POOL] = Pool(config.stash[RUN])
+    if threading.current_thread() is threading.main_thread():
+        # How CI systems cancel a job: as Ctrl-C, so that engines are closed and free what they hold.
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        config.add_cleanup(lambda: signal.signal(signal.SIGTERM, before))
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("SIGTERM")
 
 
 @pytest.hookimpl(wrapper=True)

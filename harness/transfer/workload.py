@@ -14,7 +14,7 @@ class Workload:
     """Overridable as `--set transfer.<name>=<value>`. Sizes count tokens, blocks, heads; `receive_timeout` is in seconds.
 
     `layers`, `blocks`, `block_size`, `heads`, `head_dim`, `seq_len`, `receive_timeout`, `host` and `port` are the seeds'. `many_layers` is
-    more than ten, so that layers sorted by name come out in another order than sorted by number; `many_blocks` makes a payload of more than
+    more than ten, so that layers sorted by name come out in another order than sorted by number; `many_blocks` makes tensors of more than
     64 KiB, and leaves room for block tables with gaps.
     """
 
@@ -28,7 +28,7 @@ class Workload:
     host: str = "127.0.0.1"
     port: int = 50051
     many_layers: int = 12
-    many_blocks: int = 40
+    many_blocks: int = 160
 
     def __post_init__(self) -> None:
         if not 0 < self.seq_len <= self.blocks * self.block_size:

@@ -29,7 +29,7 @@ def test_reused_id(boundary: MakeBoundary, judge: Judge) -> None:
     """A request id that comes again, after its first use ended, is fetched anew and given the new bits."""
     stage = boundary()
     for use in (1, 2, 3):
-        stage.send("request", seq_len=stage.workload.seq_len - use)
+        stage.send("request", seq_len=max(1, stage.workload.seq_len - use))
         stage.start("request")
         judge.equal(stage.futures(), 1, f"prefetches tracked at use {use} of the id")
         stage.check(stage.receiver.consume("request"), "request")

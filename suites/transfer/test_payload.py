@@ -50,7 +50,7 @@ def test_sizes(boundary: MakeBoundary, judge: Judge) -> None:
     """A sequence of any length arrives whole: one token, around a block's edge, many blocks."""
     stage = boundary()
     block, most = stage.workload.block_size, stage.workload.many_blocks
-    for seq_len in (1, block - 1, block, block + 1, most * block - 1, most * block):
+    for seq_len in sorted({1, max(1, block - 1), block, block + 1, most * block - 1, most * block}):
         block_ids = list(range(-(-seq_len // block)))
         for how in ("prefetched", "received"):
             request = f"{how}-{seq_len}"
@@ -78,7 +78,7 @@ def test_block_table(boundary: MakeBoundary, judge: Judge) -> None:
     drawn = torch.randperm(stage.workload.many_blocks, generator=stage.generator)[:7].tolist()
     for number, block_ids in enumerate(([0, 1, 2], [4, 3, 2], [3, 5, 4, 6], [8, 0, 5], drawn)):
         request = f"request-{number}"
-        seq_len = len(block_ids) * stage.workload.block_size - 1
+        seq_len = max(1, len(block_ids) * stage.workload.block_size - 1)
         stage.send(request, block_ids=block_ids, seq_len=seq_len, blocks=stage.workload.many_blocks)
         stage.start(request)
         stage.check(stage.receiver.consume(request), request)

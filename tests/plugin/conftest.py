@@ -192,14 +192,14 @@ class Suite:
         """Run a printed command as a reader would: in a shell, from the root."""
         return subprocess.run(["bash", "-c", command], cwd=self.path, capture_output=True, text=True, timeout=60, check=False)
 
-    def interrupted(self, *args: str) -> tuple[int, str]:
+    def interrupted(self, *args: str, by: signal.Signals = signal.SIGINT) -> tuple[int, str]:
         """Run in a process of its own and press Ctrl-C once the toy hangs. The exit code and what was printed."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *self.args(), *args]
         with subprocess.Popen(command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             give_up = time.monotonic() + 60
             while "hangs" not in self.log() and process.poll() is None and time.monotonic() < give_up:
                 time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(by)
             printed, _ = process.communicate(timeout=60)
         return process.returncode, printed
 

@@ -1,6 +1,7 @@
 """An engine during a run: booted once, shared, watched for leaks, rebooted after a failure, and closed whatever happens."""
 
 import re
+import signal
 
 import pytest
 
@@ -258,11 +259,12 @@ def test_close_raises_where_no_test_is_left(suite):
     assert ran.session()["boots"] == {"connector/stuck@cpu": 1}
 
 
-def test_interrupt(suite):
-    """Ctrl-C in the middle of an engine call ends the run at once, and the engine is closed."""
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt(suite, by):
+    """Ctrl-C, or a cancelled CI job, in the middle of an engine call ends the run at once, and the engine is closed."""
     suite.check(HOLDS, "before")
     suite.check("engine.hang()", "hangs")
-    code, printed = suite.interrupted()
+    code, printed = suite.interrupted(by=by)
 
     assert code == 2, printed
     assert suite.log() == [BOOT, "hangs", CLOSE]
