@@ -247,3 +247,11 @@ def test_a_fault_that_raises_on_purpose_is_caught(proof):
     ran = proof.run("--prove")
 
     assert last_line(ran) == "faults caught 1 of 1"
+
+
+def test_one_profile_is_proved(proof):
+    """A fault is planted at the smallest size that runs here; the engine as it is runs in every profile."""
+    proof.plant("wrong", "null")
+
+    assert proof.run(adapter="Twice").counts() == {"PASS": 4}
+    assert proof.run("--prove", adapter="Twice").counts() == {"FAIL": 2, "PASS": 2}

@@ -109,6 +109,7 @@ Older = variant("older", capabilities={"many_reads": {"support": "since", "since
 Missing = variant("missing", why="no cards here")
 Gated = variant("gated", build_raises=Unavailable("weights are gated"))
 Broken = variant("broken", build_raises=RuntimeError("no kernel image"))
+Twice = variant("twice", profiles={"cpu": {}, "large": {}})
 Big = variant("big", profiles={"cpu": {}, "gpu": {"platform": "cuda", "card_class": "H100", "num_cards": 1, "gpu_gib": 3}})
 Seen = variant("seen", profiles={"cpu": {"num_cards": 1, "gpu_gib": 3}})
 Stuck = variant("stuck")
