@@ -149,9 +149,9 @@ def test_ids_distinct(boundary: MakeBoundary, judge: Judge) -> None:
     "transfer.lifecycle.stages_apart", source="protocol: a connector carries from stage to stage; one request crosses several boundaries"
 )
 def test_stages_apart(boundary: MakeBoundary, judge: Judge) -> None:
-    """One request id at two boundaries of one connector: each receiver is given what its own sender sent."""
+    """One request id at several boundaries of one connector: each receiver is given what its own sender sent."""
     first = boundary(from_stage="0", to_stage="1")
-    stages = [first, boundary(from_stage="2", to_stage="3", over=first)]
+    stages = [first, *(boundary(from_stage=a, to_stage=b, over=first) for a, b in (("0", "2"), ("3", "1"), ("2", "3")))]
     for stage in stages:
         stage.send("request")
 
@@ -209,6 +209,12 @@ def test_completes_once(boundary: MakeBoundary, engine: Any, judge: Judge) -> No
     judge.equal(_ends(stage), [("failed", CompletionOutcome.FAILED)], "completions of a failed request")
     run("aborted", aborted=True)
     judge.equal(_ends(stage), [("aborted", CompletionOutcome.ABORTED)], "completions of a request aborted under way")
+
+    stage.send("received")
+    stage.receive("received")
+    stage.receive("not sent")
+    expected = [("received", CompletionOutcome.DONE), ("not sent", CompletionOutcome.MISSED)]
+    judge.equal(_ends(stage), expected, "completions of two receives in the foreground")
 
     stage.witness.hold("get")
     stage.send("before")

@@ -5,7 +5,7 @@ from copy import deepcopy
 from fixtures.transfer import MakeBoundary
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.transfer.protocol import EntryPoint
+from harness.transfer.protocol import EntryPoint, Outcome
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=1, suite="transfer")
@@ -31,7 +31,16 @@ def test_follows_flag(boundary: MakeBoundary, judge: Judge) -> None:
 @claim("transfer.optin.survives_connector_config", source="seed checks 2, opt-in")
 def test_survives_connector_config(boundary: MakeBoundary, judge: Judge) -> None:
     """The flag and the connector's own options survive being merged, whatever the options are."""
-    options = {"note": "kept", "number": 7, "zero": 0, "empty": "", "off": False, "none": None, "nested": {"list": [1, 2]}}
+    options = {
+        "note": "kept",
+        "number": 7,
+        "zero": 0,
+        "empty": "",
+        "off": False,
+        "none": None,
+        "nested": {"list": [1, 2]},
+        "sender_host": "h",
+    }
 
     for flag in (True, False):
         receiver = boundary(async_prefetch=flag, connector_options=deepcopy(options)).receiver
@@ -68,4 +77,17 @@ def test_start_while_off(boundary: MakeBoundary, judge: Judge) -> None:
         outcome = stage.receiver.consume("request").outcome.value
         judge.equal(outcome, "hit" if flag else "miss", f"outcome with the flag {flag}")
         judge.equal(stage.fetched("request") > 0, flag, f"whether the connector was asked with the flag {flag}")
+        stage.settle()
+
+
+@claim("transfer.optin.sender_never_fetches", source="vllm-omni: a stage says whether it receives (need_recv_cache); seed checks 2")
+def test_sender_never_fetches(boundary: MakeBoundary, judge: Judge) -> None:
+    """A stage that is not configured to receive submits no prefetch, though prefetch is asked for."""
+    for receives in (False, True):
+        stage = boundary(receives=receives)
+        stage.send("request")
+        stage.start("request")
+        outcome = stage.receiver.consume("request").outcome
+        judge.equal(outcome, Outcome.HIT if receives else Outcome.MISS, f"outcome with receives = {receives}")
+        judge.equal(stage.fetched("request") > 0, receives, f"whether the connector was asked with receives = {receives}")
         stage.settle()

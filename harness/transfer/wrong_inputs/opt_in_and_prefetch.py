@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.transfer.protocol import Delivery, KVPayload, Outcome
+from harness.transfer.protocol import Delivery, KVPayload, Outcome, ReceiveRole
 from harness.transfer.reference.prefetch import Prefetch
 from harness.transfer.wrong_inputs.register import wrong_input
 
@@ -119,3 +119,9 @@ def prefetch_asks_own(original: Any, manager: Any, job: Any) -> Delivery:
     """A prefetch asks the manager's own sender where there is one."""
     job.endpoint = manager.endpoint or job.endpoint
     return original(manager, job)
+
+
+@wrong_input("transfer/senders-fetch", "manager:TransferManager._pulls", "transfer.optin.sender_never_fetches")
+def senders_fetch(original: Any, manager: Any) -> bool:
+    """Whether a stage receives is not asked."""
+    return manager.role is not ReceiveRole.FOLLOWER
