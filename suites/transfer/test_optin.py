@@ -43,9 +43,11 @@ def test_survives_connector_config(boundary: MakeBoundary, judge: Judge) -> None
     }
 
     for flag in (True, False):
-        receiver = boundary(async_prefetch=flag, connector_options=deepcopy(options)).receiver
+        given = deepcopy(options)
+        receiver = boundary(async_prefetch=flag, connector_options=given).receiver
         judge.equal(receiver.prefetch_enabled, flag, f"prefetch_enabled for the flag {flag} beside connector options")
         judge.equal({k: receiver.connector_options.get(k) for k in options}, options, "the connector's options")
+        judge.equal(given, options, "the options as the user wrote them")
 
 
 @claim("transfer.optin.off_with_companion", source="seed checks 2, opt-in")
