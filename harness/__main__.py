@@ -10,7 +10,8 @@ from pathlib import Path
 from harness import tables
 from harness.core.claims import ClaimError, read_claims
 from harness.core.faults import all_faults
-from harness.core.registry import Registry, RegistryError, adapter_spec, builtin_specs, entry_point_specs
+from harness.core.registry import Registry, adapter_spec, builtin_specs, entry_point_specs
+from harness.core.spec import RegistryError
 
 SUITES = Path(__file__).parents[1] / "suites"
 

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from harness.core.claims import Claim
 from harness.core.faults import Fault
-from harness.core.registry import EngineSpec, Profile, Registry
+from harness.core.registry import Registry
+from harness.core.spec import EngineSpec, Profile
 from harness.core.verdict import Verdict
 
 _STYLES = {"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "magenta", "VACUOUS": "magenta", "KNOWN": "yellow", "ERROR": "bold red"}

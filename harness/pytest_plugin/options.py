@@ -14,7 +14,8 @@ from harness.core.constants import workloads
 from harness.core.faults import Fault, find_fault, find_faults
 from harness.core.guard import DEFAULT_DEADLINE
 from harness.core.names import unknown
-from harness.core.registry import Registry, RegistryError, Selection, adapter_spec, builtin_specs, entry_point_specs
+from harness.core.registry import Registry, Selection, adapter_spec, builtin_specs, entry_point_specs
+from harness.core.spec import RegistryError
 from harness.pytest_plugin.state import RUN, Run
 
 DEFAULT_SEED = 1234

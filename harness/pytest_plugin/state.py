@@ -13,7 +13,8 @@ import pytest
 from harness.core.claims import Claim
 from harness.core.faults import Fault
 from harness.core.judge import Trace
-from harness.core.registry import Profile, Registry, Selection
+from harness.core.registry import Registry, Selection
+from harness.core.spec import Profile
 from harness.core.verdict import Verdict
 
 

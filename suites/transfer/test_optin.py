@@ -76,8 +76,8 @@ def test_start_while_off(boundary: MakeBoundary, judge: Judge) -> None:
         stage.send("request")
         stage.start("request")
         judge.equal(stage.futures(), tracked, f"prefetches tracked with the flag {flag}")
-        outcome = stage.receiver.consume("request").outcome.value
-        judge.equal(outcome, "hit" if flag else "miss", f"outcome with the flag {flag}")
+        outcome = stage.receiver.consume("request").outcome
+        judge.equal(outcome, Outcome.HIT if flag else Outcome.MISS, f"outcome with the flag {flag}")
         judge.equal(stage.fetched("request") > 0, flag, f"whether the connector was asked with the flag {flag}")
         stage.settle()
 

@@ -7,19 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.core.capabilities import VOCABULARY, Declared, Support
-from harness.core.registry import (
-    ENGINES_TOML,
-    EngineConfig,
-    EngineSpec,
-    Option,
-    Profile,
-    Registry,
-    RegistryError,
-    Selection,
-    builtin_specs,
-    load_object,
-    parse_spec,
-)
+from harness.core.registry import ENGINES_TOML, Registry, Selection, builtin_specs
+from harness.core.spec import EngineConfig, EngineSpec, Option, Profile, RegistryError, load_object, parse_spec
 
 ENTRY = {
     "factory": "harness.transfer.engines.memory:MemoryConnectorEngine",
@@ -276,7 +265,7 @@ def test_versions():
 def test_why_unavailable(monkeypatch):
     """Hardware first, then the package, then the adapter's own word."""
     monkeypatch.setattr(
-        "harness.core.registry.shortage",
+        "harness.core.spec.shortage",
         lambda platform, card_class, num_cards: f"{platform} {card_class} {num_cards}" if platform else None,
     )
 

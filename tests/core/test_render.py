@@ -13,7 +13,8 @@ from harness.core import guard
 from harness.core.claims import Claim, Level
 from harness.core.faults import Fault, Role
 from harness.core.judge import Judge
-from harness.core.registry import Profile, Registry, Selection, parse_spec
+from harness.core.registry import Registry, Selection
+from harness.core.spec import Profile, parse_spec
 from harness.core.verdict import ClaimBroken, Finding
 from harness.pytest_plugin.engines import check_usage
 from harness.pytest_plugin.state import Case, Run

@@ -8,7 +8,8 @@ import pytest
 from harness import tables
 from harness.core.claims import Claim, Level
 from harness.core.faults import Fault, Role
-from harness.core.registry import Registry, parse_spec
+from harness.core.registry import Registry
+from harness.core.spec import parse_spec
 
 
 class Adapter:

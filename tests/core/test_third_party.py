@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from harness.core.registry import RegistryError, adapter_spec, entry_point_specs, spec_of
+from harness.core.registry import adapter_spec, entry_point_specs, spec_of
+from harness.core.spec import RegistryError
 
 MODULE = """
 class Adapter:

@@ -23,7 +23,7 @@ def test_plan(suite):
 
 def test_plan_of_cards(suite, monkeypatch):
     """Where a profile takes cards, its GPU memory is told, and its own time."""
-    monkeypatch.setattr("harness.core.registry.shortage", lambda *_: None)
+    monkeypatch.setattr("harness.core.spec.shortage", lambda *_: None)
     suite.check(HOLDS)
     suite.write('register_ci(est_time=60, suite="toy")\nregister_cuda_ci(est_time=600, suite="toy")')
     ran = suite.run("--plan", adapter="Big")
@@ -35,7 +35,7 @@ def test_plan_of_cards(suite, monkeypatch):
 
 def test_plan_where_cards_are_missing(suite, monkeypatch):
     """A profile that this machine has no cards for is told once, with the reason."""
-    monkeypatch.setattr("harness.core.registry.shortage", lambda platform, *_: platform and "no cards at all")
+    monkeypatch.setattr("harness.core.spec.shortage", lambda platform, *_: platform and "no cards at all")
     suite.check(HOLDS)
     ran = suite.run("--plan", "--engine", "connector/b*", adapter="Big", engine=None)
 

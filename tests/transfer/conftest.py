@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.core.clock import VirtualClock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import TransferConfig
 from harness.transfer.witness import WitnessConnector

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.core.clock import VirtualClock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import KVPayload, Outcome, TransferConfig
 from harness.transfer.reference.devices import DeviceCopy, record_use

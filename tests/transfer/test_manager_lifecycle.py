@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.core.clock import TICK, SystemClock, VirtualClock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import Completion, CompletionOutcome, Outcome, TransferConfig
 from harness.transfer.workload import Workload

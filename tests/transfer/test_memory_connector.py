@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.core.clock import VirtualClock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.engines.memory import MemoryConnectorEngine
 from harness.transfer.reference.memory import MemoryConnector
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.core.clock import Clock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.protocol import Connector
 from harness.transfer.reference.memory import MemoryConnector
 

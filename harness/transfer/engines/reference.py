@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.core.clock import Clock, VirtualClock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.protocol import Connector, Topology, TransferConfig
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.manager import TransferManager

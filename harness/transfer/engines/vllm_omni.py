@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from harness.core.clock import Clock
-from harness.core.registry import EngineConfig
+from harness.core.spec import EngineConfig
 from harness.transfer.engines import vllm_omni_config
 from harness.transfer.protocol import (
     Completion,
