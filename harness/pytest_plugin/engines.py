@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import FrameType
@@ -57,6 +58,7 @@ class Pool:
             config = type(config)(config.profile, config.device, {**config.options, name: value}, config.seed)
         self.clock = VirtualClock() if case.selection.spec.reference else SystemClock()
         self._run.boots[case.label] += 1
+        started = time.perf_counter()
         try:
             engine = _build(case, config, self.clock, self._run.deadline)
         except Unavailable as reason:
@@ -64,6 +66,8 @@ class Pool:
             if not options:
                 self._refused[case.label] = str(reason)
             raise
+        finally:
+            self._run.spent["build"] += time.perf_counter() - started
         return guard.Guarded(engine, self._run.deadline, _DEPLOYS)
 
     def is_fit(self, engine: guard.Guarded) -> bool:

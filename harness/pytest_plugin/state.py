@@ -64,7 +64,7 @@ class Run:
     claimed: dict[str, str] = field(default_factory=dict)
     """Claim id to the test that makes it, as collected."""
     spent: Counter[str] = field(default_factory=Counter)
-    """Seconds: `loop`, of running tests; `engine`, of engine calls in it. Added up over workers."""
+    """Seconds: `loop`, of running tests; in it `build`, of booting engines, and `engine`, of their other calls. Added up over workers."""
 
     def cases(self, kind: str) -> Iterator[Case]:
         """The engines and profiles that tests of this kind run on."""

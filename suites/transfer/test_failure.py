@@ -22,9 +22,7 @@ def test_not_delivered(boundary: MakeBoundary, judge: Judge) -> None:
         stage = boundary()
         stage.send(how)
         stage.witness.fail("get")
-        if how == "prefetched":
-            stage.start(how)
-        delivery = stage.receiver.consume(how) if how == "prefetched" else stage.receive(how)
+        delivery = stage.fetch(how, how)
 
         judge.taken(stage.fetched(how), "the connector was asked, and raised")
         check_no_hit(judge, delivery, how)
@@ -58,9 +56,7 @@ def test_told(boundary: MakeBoundary, judge: Judge) -> None:
             request = f"{name}-{how}"
             stage.send(request)
             trouble(stage)
-            if how == "prefetched":
-                stage.start(request)
-            delivery = stage.receiver.consume(request) if how == "prefetched" else stage.receive(request)
+            delivery = stage.fetch(how, request)
             judge.taken(stage.fetched(request), "the connector was asked")
             stage.check_nothing(delivery, Outcome.FAILED, request)
             judge.demand(bool(delivery.reason.strip()), got=f"{request}: no reason", expected="a reason that says what failed")

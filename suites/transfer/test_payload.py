@@ -55,10 +55,7 @@ def test_sizes(boundary: MakeBoundary, judge: Judge) -> None:
         for how in ("prefetched", "received"):
             request = f"{how}-{seq_len}"
             stage.send(request, block_ids=block_ids, seq_len=seq_len, blocks=most)
-            if how == "prefetched":
-                stage.start(request)
-            delivery = stage.receiver.consume(request) if how == "prefetched" else stage.receive(request)
-            stage.check(delivery, request)
+            stage.check(stage.fetch(how, request), request)
 
 
 @claim("transfer.payload.layer_order", source="TensorRT-LLM#16429, local-inference-lab/vllm#454: layers permuted where names sort 10 < 2")

@@ -163,3 +163,13 @@ def test_nothing_is_written_unasked(suite):
     suite.pytester.runpytest_inprocess("-p", "no:cacheprovider", *suite.args())
 
     assert {p for p in suite.path.rglob("*") if "__pycache__" not in p.parts} - before == {suite.path / "toy.log"}
+
+
+def test_builds_are_told_apart_from_calls(suite):
+    """The time of a boot is none of the calls', so that a slow import cannot make the harness look cheap."""
+    suite.check("judge.equal(engine.echo(1), 1, 'echo')")
+    seconds = suite.run().session()["seconds"]
+
+    assert sorted(seconds) == ["build", "engine", "loop"]
+    assert min(seconds.values()) >= 0
+    assert seconds["build"] + seconds["engine"] <= seconds["loop"]
