@@ -37,7 +37,7 @@ class Fault:
     """One planted fault. `seam` is `module:Class.method` or `module:function`; `claims` are the ids that must fail under it.
 
     `raises` names the exceptions that are its misbehaviour. Any other that comes out of the replacement itself is a mistake in the fault:
-    it must not pass for a catch.
+    it must not pass for a catch. `engine` is a glob: the reference engines that hold the seam, where a kind has several.
     """
 
     name: str
@@ -47,11 +47,17 @@ class Fault:
     role: Role = Role.FAULT
     source: str = ""
     raises: tuple[type[Exception], ...] = ()
+    engine: str = "*"
 
     @property
     def kind(self) -> str:
         """The kind whose reference engine is broken."""
         return self.name.partition("/")[0]
+
+    def is_for(self, engine: str, claim: str) -> bool:
+        """Whether the claim is judged under this fault on that engine: one that it names; under a null fault each claim of its kind."""
+        named = claim in self.claims or (not self.claims and self.kind == claim.partition(".")[0])
+        return named and fnmatchcase(engine, self.engine)
 
     @property
     def sentence(self) -> str:
@@ -96,10 +102,11 @@ def fault(
     source: str = "",
     role: Role = Role.FAULT,
     raises: Sequence[type[Exception]] = (),
+    engine: str = "*",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the replacement of `seam`; its docstring says what is wrong.
 
-    `raises`: exceptions that the function raises on purpose.
+    `raises`: exceptions that the function raises on purpose. `engine`: the reference engines to plant it in.
     """
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +116,7 @@ def fault(
             raise ValueError(f"fault {name} needs a docstring that says what is wrong")
         if bool(claims) == (role is Role.NULL):
             raise ValueError(f"fault {name}: a null fault names no claim, every other names at least one")
-        _REGISTERED[name] = Fault(name, seam, tuple(claims), replacement, role, source, tuple(raises))
+        _REGISTERED[name] = Fault(name, seam, tuple(claims), replacement, role, source, tuple(raises), engine)
         return replacement
 
     return register

@@ -123,7 +123,7 @@ def _references(selections: list[Selection], faults: list[Fault], asked: list[st
     others = [s.label for s in selections if not s.spec.reference]
     if asked and others:
         raise ValueError(f"--engine {others[0]}: faults are planted in reference engines only; leave --engine out")
-    kinds = {f.kind for f in faults}
+    kinds = {f.kind for f in faults} | {claim.partition(".")[0] for f in faults for claim in f.claims}
     return [s for s in references if s.spec.kind in kinds]
 
 

@@ -51,13 +51,13 @@ def _cases(run: Run, kind: str, claim: Claim) -> Iterator[Case]:
         broken = [next(own) for _, own in groupby(broken, key=lambda case: case.selection.label)]
     for case in broken:
         for fault in run.prove if run.prove is not None else [run.fault]:
-            if fault is not None and fault.kind == kind and _names(fault, claim, run):
+            if fault is not None and _is_judged(fault, case.selection.spec.name, claim, run):
                 yield Case(case.selection, case.profile, fault)
 
 
-def _names(fault: Fault, claim: Claim, run: Run) -> bool:
-    """Whether the claim is to be judged under the fault: one that it names; every claim under a null fault, and where a person looks."""
-    return run.fault is not None or not fault.claims or claim.id in fault.claims
+def _is_judged(fault: Fault, engine: str, claim: Claim, run: Run) -> bool:
+    """Whether the claim is to be judged under the fault: as the fault says, and every claim where a person looks (--fault)."""
+    return fault.is_for(engine, claim.id) or (run.fault is not None and fault.kind == claim.id.partition(".")[0])
 
 
 def _kind(metafunc: pytest.Metafunc) -> str:

@@ -27,6 +27,15 @@ class ReceiveRole(str, Enum):
     """Is given the payload by its leader; pulls nothing."""
 
 
+class KVOrder(str, Enum):
+    """How one block of a KV cache is laid out."""
+
+    NHD = "nhd"
+    """[block_size, heads, head_dim]"""
+    HND = "hnd"
+    """[heads, block_size, head_dim]"""
+
+
 class EntryPoint(str, Enum):
     """From which configuration a manager is made."""
 
@@ -59,13 +68,39 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class KVLayout:
-    """The shape of one stage's KV cache: `layers` tensors of [2, blocks, block_size, heads, head_dim], keys first."""
+    """The shape of one rank's KV cache, a `LayerKV` a layer.
+
+    `packed`: one tensor [2, blocks, *block], keys first; else a pair of tensors [blocks, *block], keys and values. *block is as `order` says.
+    `heads` are those that this rank holds; `total_heads` those of the model, where ranks hold copies (None: each head lies on one rank).
+    Rank r of a tensor-parallel group of n holds heads r * heads to (r + 1) * heads; with more ranks than heads, head r * total_heads // n.
+    """
 
     layers: int
     block_size: int
     heads: int
     head_dim: int
     dtype: torch.dtype
+    packed: bool = True
+    order: KVOrder = KVOrder.NHD
+    total_heads: int | None = None
+
+    @property
+    def block_shape(self) -> tuple[int, int, int]:
+        """Of one block, in its order."""
+        rows = (self.block_size, self.heads) if self.order is KVOrder.NHD else (self.heads, self.block_size)
+        return (*rows, self.head_dim)
+
+
+LayerKV = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""One layer of a paged KV cache, packed or split; see `KVLayout`."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where a receiver wants a request's cache: the block table `block_ids` of its own paged cache `kv`, a `LayerKV` a layer."""
+
+    kv: Sequence[LayerKV]
+    block_ids: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -74,7 +109,8 @@ class TransferConfig:
 
     `async_prefetch` is the opt-in as written there: True, False, None, or absent (`"absent"`). `connector_options` is what a user puts
     beside it for the connector; it must survive, and decides nothing. `companion`: the stage also collects CFG companion payloads.
-    `own_endpoint`: the sender that this manager asks where a call names none.
+    `own_endpoint`: the sender that this manager asks where a call names none; of a sender, where its rank 0 listens.
+    `min_free_device`: the share of a device's memory that must be free for a prefetch to it; below, none is submitted.
     """
 
     layout: KVLayout
@@ -88,6 +124,7 @@ class TransferConfig:
     to_stage: str = "1"
     receive_timeout: float = 1.0
     own_endpoint: Endpoint | None = None
+    min_free_device: float = 0.0
 
 
 class Outcome(str, Enum):
@@ -110,6 +147,7 @@ class KVPayload:
 class Delivery:
     """What a request was given. `size` is the bytes carried, `valid_tokens` the rows that hold KV, both 0 unless HIT.
 
+    Rows begin at the first token that was not skipped; they are counted, and no payload is given, where they were put into pages.
     `metadata` holds at least `seq_len` on a HIT; `reason` says why on FAILED; `native` is the engine's own object, for `apply`.
     """
 
@@ -145,25 +183,48 @@ Buffer = bytes | bytearray | memoryview | torch.Tensor
 
 
 class Connector(Protocol):
-    """Carries bytes from stage to stage under a key. Calls come from several threads."""
+    """Carries bytes from stage to stage under a key. Calls come from several threads.
 
-    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer) -> tuple[bool, int, Any]:
-        """Publish `data`; returns (ok, bytes carried, a handle for `get` or None)."""
+    `handle` names the sender where the caller knows it: an `Endpoint`, or what `put` returned. Bad input is a ValueError, a transport that
+    fails a `ConnectionError` or `TimeoutError` that says what happened, a payload that arrives damaged a `PayloadError`-like exception:
+    never wrong bytes.
+    """
+
+    address: str
+    """Joins another process to this connector: see `ConnectorEngine.connector`."""
+    endpoint: Endpoint | None
+    """Where it listens; None for a connector that finds payloads by key alone."""
+
+    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
+        """Publish `data`, all at once, for `readers` readers; returns (ok, bytes carried, a handle for `get` or None).
+
+        A second put under a key takes the place of the first.
+        """
         ...
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
-        """(data, bytes) if published, else None; never waits. `handle` names the sender, where the caller knows it."""
+        """(data, bytes) if published, else None; never waits for a sender. The data is the caller's to read for as long as it holds it."""
         ...
 
-    def discard(self, from_stage: str, to_stage: str, key: str) -> None:
-        """Free what is held under the key; nothing happens where nothing is held."""
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        """One reader is done; the last one frees the payload. Nothing happens where nothing is held."""
+        ...
+
+    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        """Free what is held under the key, whoever still wants it; nothing happens where nothing is held."""
+        ...
+
+    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
+        """Whether a payload that was put here, in this process, is still held."""
         ...
 
     def usage(self) -> Mapping[str, int]:
-        """`segments` (payloads held) and `bytes`."""
+        """`segments` (payloads held) and `bytes`, of this connector's own puts."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free everything put here; what a reader still holds stays readable. May be called twice."""
+        ...
 
 
 class TransferManager(Protocol):
@@ -177,16 +238,32 @@ class TransferManager(Protocol):
     connector_options: Mapping[str, Any]
     """The connector configuration as the manager holds it."""
 
-    def send(self, request_id: str, kv: Sequence[torch.Tensor], block_ids: Sequence[int], seq_len: int) -> None:
+    listens_at: Endpoint | None
+    """Where this rank's sender listens: the stage's endpoint, moved by the rank (capability RANK_PORTS)."""
+
+    def send(
+        self,
+        request_id: str,
+        kv: Sequence[LayerKV],
+        block_ids: Sequence[int],
+        seq_len: int,
+        *,
+        readers: int = 1,
+        lease: float | None = None,
+    ) -> None:
         """Hand over the first `seq_len` tokens of the blocks, in block-table order.
 
-        `kv`: `layout.layers` tensors [2, blocks, block_size, heads, head_dim], left as they are; their blocks may be reused on return.
-        Blocks that hold fewer than `seq_len` tokens are sent whole.
+        `kv`: `layout.layers` layers as `layout` says, left as they are; their blocks may be reused on return. Blocks that hold fewer than
+        `seq_len` tokens are sent whole. `readers` receive it (capability READERS); after `lease` seconds nobody does, and nothing is held
+        for it any more (capability LEASE). A request that cannot be sent raises. So does an id that is still live.
         """
         ...
 
-    def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None) -> None:
-        """Begin to fetch in the background; returns at once. Nothing is submitted without an endpoint, while off, or on a follower."""
+    def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None, skip_tokens: int = 0) -> None:
+        """Begin to fetch in the background; returns at once. Nothing is submitted without an endpoint, while off, or on a follower.
+
+        `skip_tokens` as in `receive`.
+        """
         ...
 
     def stop_prefetch(self) -> None:
@@ -197,8 +274,30 @@ class TransferManager(Protocol):
         """Take the request's prefetched cache, waiting for one under way; MISS if none was started or nothing came."""
         ...
 
-    def receive(self, request_id: str, endpoint: Endpoint | None, timeout: float) -> Delivery:
-        """Fetch in the foreground, waiting up to `timeout` seconds for the sender; MISS after that."""
+    def receive(
+        self, request_id: str, endpoint: Endpoint | None, timeout: float, *, into: Pages | None = None, skip_tokens: int = 0
+    ) -> Delivery:
+        """Fetch in the foreground, waiting up to `timeout` seconds for the sender; MISS after that.
+
+        `skip_tokens`: the receiver has the first tokens already, and is given those behind them (capability SKIP_TOKENS). `into`: token t
+        goes to block `into.block_ids[t // block_size]`, row `t % block_size`, whatever was skipped; nothing else in there changes, and
+        nothing at all unless it is a HIT (capability INTO).
+        """
+        ...
+
+    def receive_branches(self, branches: Mapping[str, str], endpoint: Endpoint | None, timeout: float) -> Mapping[str, Delivery]:
+        """Fetch the payloads of one request's guidance branches: branch name to the request id it was sent under (capability CFG_BRANCHES).
+
+        Each branch ends for itself; all of them share the one `timeout`.
+        """
+        ...
+
+    def distribute(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
+        """Give every rank of the stage its payload: a collective call over torch.distributed (capability DISTRIBUTE).
+
+        The leader passes what it fetched: one delivery for all, or one for each rank of its CFG group; followers pass none, and are given
+        the leader's outcome and payload. A rank that is LOCAL passes its own and is given it back.
+        """
         ...
 
     def apply(self, delivery: Delivery) -> KVPayload:
@@ -207,6 +306,10 @@ class TransferManager(Protocol):
 
     def abort(self, request_id: str) -> None:
         """The request is gone: its transfer is not begun, or its result is dropped (capability ABORT)."""
+        ...
+
+    def reject(self, request_id: str) -> None:
+        """The receiver will not take the request: its sender is told, and holds nothing for it any more (capability REJECT)."""
         ...
 
     def completions(self) -> list[Completion]:
@@ -231,8 +334,8 @@ class TransferEngine(Protocol):
         """One manager over `connector`. `topology` None: the parallel state was never initialised."""
         ...
 
-    def connector(self) -> Connector:
-        """A new connector of the kind that this engine was built to run over, empty."""
+    def connector(self, address: str | None = None) -> Connector:
+        """A connector of the kind that this engine was built to run over, as `ConnectorEngine.connector` makes it."""
         ...
 
     def usage(self) -> Mapping[str, int]:
@@ -245,10 +348,12 @@ class TransferEngine(Protocol):
 
 
 class ConnectorEngine(Protocol):
-    """What the adapter of a `connector/...` builds."""
+    """What the adapter of a `connector/...` builds. `lab` is None where the engine offers none."""
 
-    def connector(self) -> Connector:
-        """A new, empty connector."""
+    lab: Lab | None
+
+    def connector(self, address: str | None = None) -> Connector:
+        """A new connector, empty: of a transport of its own, or of the one that `address`, another's, names (capability PROCESSES)."""
         ...
 
     def usage(self) -> Mapping[str, int]: ...

@@ -15,9 +15,9 @@ import torch
 
 from harness.core.verdict import ClaimBroken
 from harness.transfer.buffers import byte_view
-from harness.transfer.protocol import Buffer, Connector
+from harness.transfer.protocol import Buffer, Connector, Endpoint
 
-OPS = ("put", "get", "discard")
+OPS = ("put", "get", "done", "discard")
 DAMAGE = ("truncate", "flip")
 """`truncate` drops the second half of a payload; `flip` changes one bit in its middle and leaves its length."""
 
@@ -60,18 +60,26 @@ class WitnessConnector:
         self._when_empty: Callable[[], None] | None = None
         self._published: dict[tuple[str, str, str], None] = {}
 
-    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer) -> tuple[bool, int, Any]:
+    @property
+    def address(self) -> str:
+        return self._inner.address
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        return self._inner.endpoint
+
+    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         number = self._arrive(Call("put", from_stage, to_stage, key))
         with self._changed:
             # Before the call: a put that fails half-way may still have left something.
             self._published[from_stage, to_stage, key] = None
-        ok, size, handle = self._inner.put(from_stage, to_stage, key, data)
+        ok, size, handle = self._inner.put(from_stage, to_stage, key, data, readers)
         self._settle(number, size)
         return ok, size, handle
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
         number = self._arrive(Call("get", from_stage, to_stage, key, handle))
-        found = self._inner.get(from_stage, to_stage, key, handle)
+        found = self._inner.get(from_stage, to_stage, key, self._resolved(handle))
         if found is None:
             with self._changed:
                 action, self._when_empty = self._when_empty, None
@@ -82,11 +90,19 @@ class WitnessConnector:
         self._settle(number, found[1])
         return found
 
-    def discard(self, from_stage: str, to_stage: str, key: str) -> None:
-        self._arrive(Call("discard", from_stage, to_stage, key))
-        self._inner.discard(from_stage, to_stage, key)
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        self._arrive(Call("done", from_stage, to_stage, key, handle))
+        self._inner.done(from_stage, to_stage, key, self._resolved(handle))
+
+    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        self._arrive(Call("discard", from_stage, to_stage, key, handle))
+        self._inner.discard(from_stage, to_stage, key, self._resolved(handle))
         with self._changed:
             self._published.pop((from_stage, to_stage, key), None)
+
+    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
+        """Unrecorded: asking moves nothing."""
+        return self._inner.holds(from_stage, to_stage, key)
 
     def usage(self) -> Mapping[str, int]:
         return self._inner.usage()
@@ -172,6 +188,10 @@ class WitnessConnector:
             left, self._published = list(self._published), {}
         for slot in left:
             self._inner.discard(*slot)
+
+    def _resolved(self, handle: Any) -> Any:
+        """Every endpoint that a check makes up leads to the one sender there is, as a name service would have it."""
+        return self._inner.endpoint if isinstance(handle, Endpoint) and self._inner.endpoint else handle
 
     def _arrive(self, call: Call) -> int:
         """Record the call, hold it at a closed gate, fail it if asked to. Returns its number in the record."""

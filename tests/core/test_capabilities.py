@@ -28,9 +28,11 @@ def test_an_undeclared_capability(left_out):
 def test_an_unknown_capability():
     """One of another kind, or of none, is told with those of the kind."""
     with pytest.raises(ValueError, match="connector/x: unknown") as wrong:
-        parse_capabilities("connector/x", "connector", {"many_reads": "full", "lab": "full", "fly": "full"})
+        parse_capabilities("connector/x", "connector", {"many_reads": "full", "abort": "full", "fly": "full"})
 
-    assert str(wrong.value) == "connector/x: unknown capabilities ['fly', 'lab']; those of kind connector are ['many_reads']"
+    assert str(wrong.value) == "connector/x: unknown capabilities ['abort', 'fly']; those of kind connector are " + str(
+        [member.value for member in VOCABULARY["connector"]]
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_degrees_of_support(raw, declared):
 def test_malformed_declarations(raw, text):
     """The error begins with the entry and says what to write."""
     with pytest.raises(ValueError, match="connector/x") as wrong:
-        parse_capabilities("connector/x", "connector", {"many_reads": raw})
+        parse_capabilities("connector/x", "connector", {**dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full"), "many_reads": raw})
 
     assert str(wrong.value) == f"connector/x: capabilities.many_reads: {text}"
 

@@ -18,7 +18,7 @@ ENTRY = {
         "cpu": {"marks": ["core_model"]},
         "gpu": {"device": "cuda", "platform": "cuda", "card_class": "H100", "num_cards": 2, "gpu_gib": 1.5},
     },
-    "capabilities": {"many_reads": "full"},
+    "capabilities": dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full"),
 }
 
 
@@ -158,7 +158,8 @@ def test_every_kind_has_a_reference():
 def test_a_file_is_read(tmp_path):
     """Tables of TOML, in order; the error of one of them is the registry's."""
     file = tmp_path / "engines.toml"
-    one = '["connector/{}"]\nfactory = "m:C"\n["connector/{}".profiles.cpu]\n["connector/{}".capabilities]\nmany_reads = "full"\n'
+    one = '["connector/{}"]\nfactory = "m:C"\n["connector/{}".profiles.cpu]\n["connector/{}".capabilities]\n'
+    one += "".join(f'{member.value} = "full"\n' for member in VOCABULARY["connector"])
     file.write_text(one.replace("{}", "b") + one.replace("{}", "a"))
     assert [s.name for s in builtin_specs(file)] == ["connector/b", "connector/a"]
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.core import guard
+from harness.core.capabilities import VOCABULARY
 from harness.core.claims import Claim, Level
 from harness.core.faults import Fault, Role
 from harness.core.judge import Judge
@@ -20,7 +21,8 @@ from harness.pytest_plugin.engines import check_usage
 from harness.pytest_plugin.state import Case, Run
 from harness.pytest_plugin.text import command, one_line, render
 
-SPEC = parse_spec("connector/memory", {"factory": "m:C", "profiles": {"cpu": {}}, "capabilities": {"many_reads": "full"}})
+OFFERED = dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full")
+SPEC = parse_spec("connector/memory", {"factory": "m:C", "profiles": {"cpu": {}}, "capabilities": OFFERED})
 CASE = Case(Selection(SPEC), Profile("cpu"))
 CLAIM = Claim("connector.carry.bits", Level.MUST, "a spec", "What was put is got back bit for bit.")
 REPLAY = 'pytest "suites/transfer/test_connector.py::test_bits[connector/memory@cpu]" --seed 1234'

@@ -4,16 +4,20 @@ import sys
 
 import pytest
 
+from harness.core.capabilities import ConnectorCap
 from harness.core.registry import adapter_spec, entry_point_specs, spec_of
 from harness.core.spec import RegistryError
 
 MODULE = """
+from harness.core.capabilities import ConnectorCap
+
+
 class Adapter:
     spec = {
         "name": "connector/toy",
         "summary": "a toy",
         "profiles": {"cpu": {"marks": ["core_model"]}},
-        "capabilities": {"many_reads": "full"},
+        "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full"),
     }
 
     @staticmethod
@@ -134,7 +138,7 @@ def test_a_path_that_is_no_adapter(installed, path, text):
 
 def adapter(**attributes):
     """A class with everything an adapter needs, save what is set to None here."""
-    spec = {"name": "connector/toy", "profiles": {"cpu": {}}, "capabilities": {"many_reads": "full"}}
+    spec = {"name": "connector/toy", "profiles": {"cpu": {}}, "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full")}
     whole = {"spec": spec, "available": staticmethod(lambda: None), "build": staticmethod(lambda _config, _clock: None), **attributes}
     return type("Adapter", (), {k: v for k, v in whole.items() if v is not None})
 

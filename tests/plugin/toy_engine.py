@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.core import faults
+from harness.core.capabilities import ConnectorCap
 from harness.core.faults import Role, fault
 from harness.core.verdict import Unavailable
 
@@ -80,7 +81,7 @@ class Toy:
         "package": "pluggy",
         "options": {"mode": {"default": "plain", "choices": ["plain", "loud", "with space"]}},
         "profiles": {"cpu": {}},
-        "capabilities": {"many_reads": "full"},
+        "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full"),
     }
 
     @classmethod

@@ -11,6 +11,8 @@ from harness.transfer.reference.memory import MemoryConnector
 class MemoryConnectorEngine:
     """Makes memory connectors."""
 
+    lab = None
+
     def __init__(self) -> None:
         self._made: list[MemoryConnector] = []
 
@@ -26,7 +28,10 @@ class MemoryConnectorEngine:
             raise ValueError(f"connector/memory: unknown options {sorted(config.options)}; it has none")
         return MemoryConnectorEngine()
 
-    def connector(self) -> Connector:
+    def connector(self, address: str | None = None) -> Connector:
+        """ValueError for an address: nothing outside this process can join."""
+        if address is not None:
+            raise ValueError(f"connector/memory: address {address!r}; memory of another process cannot be joined")
         made = MemoryConnector()
         self._made.append(made)
         return made

@@ -41,7 +41,7 @@ class ReferenceTransfer:
         self._managers = [*self._open(), manager]
         return manager
 
-    def connector(self) -> Connector:
+    def connector(self, address: str | None = None) -> Connector:
         """Whoever asks closes it."""
         return self._connector()
 

@@ -75,7 +75,7 @@ class VllmOmniTransfer:
         self._deployed = [*self._open(), manager]
         return manager
 
-    def connector(self) -> Connector:
+    def connector(self, address: str | None = None) -> Connector:
         """The engine's own between stages of one host; whoever asks closes it."""
         from harness.transfer.engines.vllm_omni_connectors import SharedMemory
 

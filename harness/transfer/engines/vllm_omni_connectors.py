@@ -41,7 +41,7 @@ class Bridge(OmniConnectorBase):
         # The engine keeps views into what it is given, so it gets memory that nobody else writes to.
         own = bytearray(byte_view(data))
         # Its manager never cleans up after a get: a get through its own connectors takes the payload away. Ours keep it until told.
-        self._ours.discard(from_stage, to_stage, get_key)
+        self._ours.done(from_stage, to_stage, get_key, sender)
         return own, size
 
     def update_sender_info(self, host: str, port: int) -> None:
@@ -84,6 +84,9 @@ class BridgeFactory:
 class SharedMemory:
     """The engine's `SharedMemoryConnector`, its default between stages of one host. A get takes the payload away."""
 
+    endpoint: Endpoint | None = None
+    address = ""
+
     def __init__(self) -> None:
         self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
         # Its segments are named by the key alone, for the whole host.
@@ -91,7 +94,7 @@ class SharedMemory:
         self._held: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer) -> tuple[bool, int, Any]:
+    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         name = self._segment(from_stage, to_stage, key)
         ok, size, handle = self._native.put(from_stage, to_stage, name, data)
         if ok:
@@ -108,11 +111,18 @@ class SharedMemory:
                 self._held.pop(name, None)
         return found
 
-    def discard(self, from_stage: str, to_stage: str, key: str) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        """The get has taken the payload away."""
+
+    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         name = self._segment(from_stage, to_stage, key)
         self._native.cleanup(name)
         with self._lock:
             self._held.pop(name, None)
+
+    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
+        with self._lock:
+            return self._segment(from_stage, to_stage, key) in self._held
 
     def usage(self) -> Mapping[str, int]:
         with self._lock:

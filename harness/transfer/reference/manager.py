@@ -87,7 +87,7 @@ class TransferManager:
         generation = self._ledger.begin(request_id)
         delivery = self._foreground.fetch(request_id, partial(self._look, request_id, endpoint), timeout)
         self._ledger.end(request_id, generation, ENDED_AS[delivery.outcome])
-        return self._handed_over(request_id, delivery)
+        return self._handed_over(request_id, delivery, endpoint)
 
     def apply(self, delivery: Delivery) -> KVPayload:
         """The request's `past_key_values`, safe to use on the current CUDA stream. ValueError for anything but a HIT."""
@@ -145,17 +145,20 @@ class TransferManager:
         if not ok:
             raise TransferError(f"the connector refused {len(data)} bytes of request {request_id!r}")
 
-    def _handed_over(self, request_id: str, delivery: Delivery) -> Delivery:
+    def _handed_over(self, request_id: str, delivery: Delivery, endpoint: Endpoint | None = None) -> Delivery:
         """What was delivered is held no longer; a connector that cannot let go does not cost the request its cache."""
         if delivery.outcome is Outcome.HIT:
             try:
-                self._withdraw(request_id)
+                self._done(request_id, endpoint)
             except Exception:
                 log.exception("request %s was delivered, but its payload could not be discarded", request_id)
         return delivery
 
     def _withdraw(self, request_id: str) -> None:
         self._connector.discard(*self._stages(), self._key(request_id))
+
+    def _done(self, request_id: str, endpoint: Endpoint | None) -> None:
+        self._connector.done(*self._stages(), self._key(request_id), self._sender(endpoint))
 
     def _attached(self, payload: KVPayload) -> KVPayload:
         return payload

@@ -1,44 +1,71 @@
-"""A connector inside one process: a dictionary of bytes."""
+"""A connector inside one process: a dictionary of payloads."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from harness.transfer.buffers import byte_view
-from harness.transfer.protocol import Buffer
+from harness.transfer.protocol import Buffer, Endpoint
 
 Slot = tuple[str, str, str]
 """(from stage, to stage, key)."""
 
 
+@dataclass
+class Held:
+    """A payload, and how many readers are not done with it yet."""
+
+    data: bytes
+    readers: int
+
+
 class MemoryConnector:
-    """Holds a private copy of each payload until it is discarded, for any number of readers. Thread-safe."""
+    """Holds a private copy of each payload until its readers are done with it, or it is discarded. Thread-safe."""
+
+    endpoint: Endpoint | None = None
+    address = ""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[Slot, bytes] = {}
+        self._held: dict[Slot, Held] = {}
 
-    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer) -> tuple[bool, int, Any]:
+    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         """Copy `data`, then publish it: a reader sees the older payload, or none, until the copy is whole."""
+        if readers < 1:
+            raise ValueError(f"readers = {readers}; a payload has at least one")
         held = self._copy(data)
-        self._publish((from_stage, to_stage, key), held)
+        self._publish((from_stage, to_stage, key), Held(held, readers))
         return True, len(held), None
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[bytes, int] | None:
         """The payload (immutable) and its size. `handle` is not needed: everything lies in this process."""
         with self._lock:
             held = self._held.get((from_stage, to_stage, key))
-        return None if held is None else (held, len(held))
+        return None if held is None else (held.data, len(held.data))
 
-    def discard(self, from_stage: str, to_stage: str, key: str) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        with self._lock:
+            held = self._held.get((from_stage, to_stage, key))
+            if held is None:
+                return
+            held.readers -= 1
+            if not held.readers:
+                del self._held[from_stage, to_stage, key]
+
+    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         with self._lock:
             self._held.pop((from_stage, to_stage, key), None)
+
+    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
+        with self._lock:
+            return (from_stage, to_stage, key) in self._held
 
     def usage(self) -> dict[str, int]:
         """`segments` held and their `bytes`."""
         with self._lock:
-            return {"segments": len(self._held), "bytes": sum(map(len, self._held.values()))}
+            return {"segments": len(self._held), "bytes": sum(len(held.data) for held in self._held.values())}
 
     def close(self) -> None:
         """Let go of everything held."""
@@ -48,6 +75,6 @@ class MemoryConnector:
     def _copy(self, data: Buffer) -> bytes:
         return bytes(byte_view(data))
 
-    def _publish(self, slot: Slot, held: bytes) -> None:
+    def _publish(self, slot: Slot, held: Held) -> None:
         with self._lock:
             self._held[slot] = held

@@ -40,7 +40,7 @@ def failure_latched(original: Any, receiver: Any, *args: Any, **kwargs: Any) -> 
 
 
 @wrong_input("transfer/failed-is-discarded", "manager:TransferManager._handed_over", "transfer.failure.retried")
-def failed_is_discarded(original: Any, manager: Any, request_id: str, delivery: Delivery) -> Delivery:
+def failed_is_discarded(original: Any, manager: Any, request_id: str, delivery: Delivery, *sender: Any) -> Delivery:
     """A payload is discarded at the connector also when it could not be fetched."""
     manager._withdraw(request_id)
     return delivery
