@@ -308,8 +308,8 @@ class TransferManager(Protocol):
         """The request is gone: its transfer is not begun, or its result is dropped (capability ABORT)."""
         ...
 
-    def reject(self, request_id: str) -> None:
-        """The receiver will not take the request: its sender is told, and holds nothing for it any more (capability REJECT)."""
+    def reject(self, request_id: str, endpoint: Endpoint | None = None) -> None:
+        """The receiver will not take the request: its sender is told, and holds nothing for this reader any more (capability REJECT)."""
         ...
 
     def completions(self) -> list[Completion]:

@@ -11,7 +11,7 @@ from harness.transfer.wrong_inputs.register import wrong_input
 @wrong_input("connector/stages-ignored", "memory:MemoryConnector.get", "connector.carry.unknown_key")
 def stages_ignored(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None) -> Any:
     """A key is found whatever stages it was put between."""
-    return next(((held, len(held)) for slot, held in connector._held.items() if slot[2] == key), None)
+    return next(((held.data, len(held.data)) for slot, held in connector._held.items() if slot[2] == key), None)
 
 
 @wrong_input("connector/buffer-kept", "memory:MemoryConnector._copy", "connector.carry.own_copy")
@@ -41,7 +41,7 @@ def first_put_wins(original: Any, connector: Any, slot: Any, held: Any) -> None:
 
 
 @wrong_input("connector/discard-by-prefix", "memory:MemoryConnector.discard", "connector.hold.discard_one")
-def discard_by_prefix(original: Any, connector: Any, from_stage: str, to_stage: str, key: str) -> None:
+def discard_by_prefix(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
     """A discard reaches every key that begins alike."""
     for held in [slot for slot in connector._held if slot[:2] == (from_stage, to_stage) and slot[2].startswith(key)]:
         original(connector, *held)
