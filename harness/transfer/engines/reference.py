@@ -6,11 +6,12 @@ from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines.memory import MemoryConnectorEngine
 from harness.transfer.engines.shm import ShmConnectorEngine
+from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.protocol import Connector, Topology, TransferConfig
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.manager import TransferManager
 
-CONNECTORS = {"memory": MemoryConnectorEngine, "shm": ShmConnectorEngine}
+CONNECTORS = {"memory": MemoryConnectorEngine, "shm": ShmConnectorEngine, "tcp": TcpConnectorEngine}
 """What the option `connector` may name, and who makes it."""
 
 
