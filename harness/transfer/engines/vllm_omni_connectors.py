@@ -111,7 +111,7 @@ class SharedMemory:
                 self._held.pop(name, None)
         return found
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         """The get has taken the payload away."""
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
