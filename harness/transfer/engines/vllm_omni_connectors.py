@@ -86,6 +86,7 @@ class SharedMemory:
 
     endpoint: Endpoint | None = None
     address = ""
+    carries_device_memory = False
 
     def __init__(self) -> None:
         self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))

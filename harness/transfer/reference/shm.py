@@ -42,6 +42,7 @@ class ShmConnector:
     """
 
     endpoint: Endpoint | None = None
+    carries_device_memory = False
 
     def __init__(
         self,

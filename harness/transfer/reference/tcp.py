@@ -26,6 +26,8 @@ class TcpConnector:
     with one. `deadline` (seconds) and `limit` (bytes) as the constants of this module. `lab` as in `Store`.
     """
 
+    carries_device_memory = False
+
     def __init__(
         self,
         peer: str | None = None,
