@@ -16,6 +16,9 @@ WORK = Workload()
 class Stage:
     """Both sides of a boundary on a virtual clock."""
 
+    NOTHING_HELD = {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0, "leases": 0}
+    """The usage of a manager that was never used, or has let go of everything and stopped."""
+
     def __init__(self):
         self.clock = VirtualClock()
         self.engine = ReferenceTransfer.build(EngineConfig("cpu", "cpu", {"connector": "memory"}, 0), self.clock)
@@ -26,8 +29,15 @@ class Stage:
     def deploy(self, topology=None, layers=2, **config):
         return self.engine.deploy(topology, self.wire, TransferConfig(WORK.layout(layers), **config))
 
-    def send(self, request_id, block_ids=(0, 1, 2), seq_len=10):
-        self.sender.send(request_id, self.kv, block_ids, seq_len)
+    def send(self, request_id, block_ids=(0, 1, 2), seq_len=10, **options):
+        self.sender.send(request_id, self.kv, block_ids, seq_len, **options)
+
+    def fetch(self, receiver, how, request_id="r"):
+        """On the path that `how` names: `prefetch` or `receive`."""
+        if how == "receive":
+            return receiver.receive(request_id, WORK.endpoint, 1.0)
+        receiver.start_prefetch(request_id, WORK.endpoint)
+        return receiver.consume(request_id)
 
     def is_sent(self, delivery, block_ids=(0, 1, 2), seq_len=10):
         want = [expected_rows(pages, list(block_ids), seq_len) for pages in self.kv]

@@ -7,17 +7,16 @@ from harness.core.clock import VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import KVPayload, Outcome, TransferConfig
-from harness.transfer.reference.devices import DeviceCopy, record_use
+from harness.transfer.reference.landing import record_use
 from harness.transfer.workload import Workload, expected_rows
 
 WORK = Workload()
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-def test_no_device_means_no_copy():
-    """The payload itself comes back; host tensors need no stream."""
-    payload = KVPayload((torch.ones(1, 4, 8),), (torch.ones(1, 4, 8),))
-    assert DeviceCopy().to(payload, None) is payload
+def test_a_host_payload_needs_no_stream():
+    """Its use is recorded nowhere, with or without CUDA; a layer that an engine did not give is passed over."""
+    payload = KVPayload((torch.ones(1, 4, 8), None), (torch.ones(1, 4, 8), None))
     record_use(payload)
 
 
