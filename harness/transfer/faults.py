@@ -114,7 +114,7 @@ def canary(original: Any, codec: Any, ordered: Any) -> KVPayload:
     return replace(payload, values=(*payload.values[:-1], last))
 
 
-@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL)
+@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL, engine="connector/memory")
 def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     """Nothing is wrong."""
     return original(connector, *where)
@@ -123,6 +123,7 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
 @fault(
     "connector/canary",
     seam=f"{REFERENCE}.memory:MemoryConnector._copy",
+    engine="connector/memory",
     role=Role.CANARY,
     claims=[
         "connector.carry.bits",

@@ -34,12 +34,12 @@ class Sender:
         if self._is_live(request_id):
             raise ValueError(f"request {request_id!r} is live: what was sent under this id has not been received, aborted or let go of")
         payload = self._cache.read(kv, block_ids, seq_len)
-        for shard in self._addresses.sent(request_id):
-            try:
+        try:
+            for shard in self._addresses.sent(request_id):
                 self._publish(request_id, shard, self._encoded(request_id, payload, seq_len, shard.piece), readers)
-            except Exception:
-                self._discard(request_id)
-                raise
+        except Exception:
+            self._discard(request_id)
+            raise
         if lease is not None:
             self._leases.begin(request_id, lease)
 
