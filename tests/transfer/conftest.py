@@ -13,11 +13,12 @@ from harness.transfer.workload import Workload, expected_rows
 WORK = Workload()
 
 
+NOTHING_HELD = {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0, "leases": 0}
+"""The usage of a manager that was never used, or has let go of everything and stopped."""
+
+
 class Stage:
     """Both sides of a boundary on a virtual clock."""
-
-    NOTHING_HELD = {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0, "leases": 0}
-    """The usage of a manager that was never used, or has let go of everything and stopped."""
 
     def __init__(self):
         self.clock = VirtualClock()
@@ -26,8 +27,8 @@ class Stage:
         self.kv = WORK.kv(torch.Generator().manual_seed(3))
         self.sender = self.deploy(sends=True, receives=False)
 
-    def deploy(self, topology=None, layers=2, **config):
-        return self.engine.deploy(topology, self.wire, TransferConfig(WORK.layout(layers), **config))
+    def deploy(self, topology=None, layers=2, layout=None, **config):
+        return self.engine.deploy(topology, self.wire, TransferConfig(layout or WORK.layout(layers), **config))
 
     def send(self, request_id, block_ids=(0, 1, 2), seq_len=10, **options):
         self.sender.send(request_id, self.kv, block_ids, seq_len, **options)

@@ -5,6 +5,7 @@ import torch
 
 from harness.transfer.protocol import Endpoint, EntryPoint, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload
+from tests.transfer.conftest import NOTHING_HELD
 
 WORK = Workload()
 SENDER = WORK.endpoint
@@ -28,7 +29,7 @@ def test_prefetch_is_off_unless_true(stage, asked):
     receiver = stage.deploy(async_prefetch=asked)
     receiver.start_prefetch("r", SENDER)
     assert not receiver.prefetch_enabled
-    assert receiver.usage() == stage.NOTHING_HELD
+    assert receiver.usage() == NOTHING_HELD
 
 
 def test_prefetch_is_on_when_true_beside_connector_options(stage):
@@ -107,5 +108,5 @@ def test_heads_that_do_not_divide_are_refused_where_it_matters(stage, call):
     arguments = {"send": (stage.kv, [0], 4), "start_prefetch": (SENDER,), "receive": (SENDER, 0.0), "abort": ()}[call]
     with pytest.raises(ValueError, match="do not divide over"):
         getattr(uneven, call)("r", *arguments)
-    assert uneven.usage() == stage.NOTHING_HELD
+    assert uneven.usage() == NOTHING_HELD
     assert uneven.completions() == []

@@ -8,6 +8,7 @@ from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import Completion, CompletionOutcome, Outcome, TransferConfig
 from harness.transfer.workload import Workload
+from tests.transfer.conftest import NOTHING_HELD
 
 WORK = Workload()
 SENDER = WORK.endpoint
@@ -93,7 +94,7 @@ def test_stop_ends_prefetching_for_good(stage, receiver):
     receiver.start_prefetch("x", SENDER)
     receiver.stop_prefetch()
     receiver.start_prefetch("r", SENDER)
-    assert receiver.usage() == stage.NOTHING_HELD
+    assert receiver.usage() == NOTHING_HELD
     assert stage.is_sent(receiver.receive("r", SENDER, 0.0))
 
 
