@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.transfer.paged import LAYOUTS, any_bits, bits, cache, copied, holds, row, same, untouched
 
 from harness.transfer.protocol import KVLayout, KVOrder, KVPayload, Pages
 from harness.transfer.reference.pages import PagedCache
+from tests.transfer.paged import LAYOUTS, any_bits, bits, cache, copied, holds, row, same, untouched
 
 BLOCKS = 6
 
