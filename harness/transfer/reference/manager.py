@@ -114,7 +114,8 @@ class TransferManager:
     ) -> Delivery:
         """Fetch in the foreground, from `endpoint` or else the manager's own. Replaces a prefetch of the same request.
 
-        ValueError for a negative `skip_tokens`, and for pages of another layout.
+        ValueError for a negative `skip_tokens`, and for heads that do not divide over the stages' ranks. FAILED for pages of another
+        layout, and for those without room for what came.
         """
         _check_skip(skip_tokens)
         if not self._pulls():
@@ -208,7 +209,12 @@ class TransferManager:
         return delivery
 
     def _turn_down(self, request_id: str, endpoint: Endpoint | None) -> None:
-        """This reader will not come for the payload. One that has it already is done with it, and has no say for other readers."""
+        """This reader will not come for the payload. One that has it already is done with it, and has no say for other readers.
+
+        Nor has a follower: it reads nothing, and its leader is told the same.
+        """
+        if not self._pulls():
+            return
         had = self._ledger.last_delivered(request_id)
         if had is None or had != self._held(request_id, endpoint):
             self._done(request_id, endpoint)
