@@ -87,8 +87,13 @@ class ConnectorCap(str, Enum):
     """Bytes that changed under way, or in memory, are noticed."""
     ENDPOINTS = "endpoints"
     """It listens at an endpoint, and gets from the one that a handle names."""
+    LIMIT = "limit"
+    """Its option `limit` says how many bytes a payload may have."""
     LAB = "lab"
-    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published."""
+    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published.
+
+    With INTEGRITY it has `damage` too: `fail_next` changes one bit of the payload that is put next, after its checksum was made.
+    """
 
 
 VOCABULARY: dict[str, type[Enum]] = {"transfer": Transfer, "connector": ConnectorCap}
