@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from harness.core.faults import Role, fault
+from harness.transfer import connector_faults as connector_faults
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 
 REFERENCE = "harness.transfer.reference"
@@ -114,7 +115,7 @@ def canary(original: Any, codec: Any, ordered: Any) -> KVPayload:
     return replace(payload, values=(*payload.values[:-1], last))
 
 
-@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL, engine="connector/memory")
+@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL)
 def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     """Nothing is wrong."""
     return original(connector, *where)
@@ -123,6 +124,7 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
 @fault(
     "connector/canary",
     seam=f"{REFERENCE}.memory:MemoryConnector._copy",
+    engine="connector/memory",
     role=Role.CANARY,
     claims=[
         "connector.carry.bits",
@@ -131,7 +133,6 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
         "connector.hold.many_reads",
         "connector.hold.replaced",
     ],
-    engine="connector/memory",
 )
 def connector_canary(original: Any, connector: Any, data: Any) -> bytes:
     """One bit of every payload is flipped as it is stored."""

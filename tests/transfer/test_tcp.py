@@ -296,6 +296,7 @@ def test_close_frees_the_port_and_leaves_no_thread():
     assert again.endpoint == at
     again.close()
     assert connector.usage() == {"segments": 0, "bytes": 0}
+    assert connector.get(*SLOT, at) is None
     with pytest.raises(ConnectionError, match="the connector is closed"):
         connector.put(*SLOT, b"abc")
 

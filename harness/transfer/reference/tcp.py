@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.transfer.protocol import Buffer, Endpoint
+from harness.transfer.reference.lab import ConnectorLab
 from harness.transfer.reference.tcp_client import Peers
 from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot
 from harness.transfer.reference.tcp_server import Listener
@@ -35,11 +36,11 @@ class TcpConnector:
         checksum: bool = True,
         deadline: float = DEADLINE,
         limit: int = LIMIT,
-        lab: Any = None,
+        lab: ConnectorLab | None = None,
         released: Callable[[Slot, Held], None] = forget,
     ) -> None:
         self._peer = None if peer is None else parse_address(peer)
-        self._limit = limit
+        self._limit, self._closed = limit, False
         self._store = Store(checksum, lab, released)
         self._peers = Peers(deadline, limit)
         self._listener = Listener(self._answer, at, deadline)
@@ -74,6 +75,7 @@ class TcpConnector:
 
     def close(self) -> None:
         """Free what is held, give the port back, end the threads. May be called twice."""
+        self._closed = True
         self._store.close()
         self._peers.close()
         self._listener.close()
@@ -84,7 +86,8 @@ class TcpConnector:
             return self._peer
         if not isinstance(handle, Endpoint) or not 0 < handle.port < 1 << 16:
             raise ValueError(f"handle {handle!r}: give the sender's Endpoint, or what its put returned")
-        return handle
+        # Its own port may be somebody else's once it is closed.
+        return None if self._closed and handle == self.endpoint else handle
 
     def _own(self, slot: Slot) -> tuple[Buffer, int] | None:
         held = self._store.find(slot)

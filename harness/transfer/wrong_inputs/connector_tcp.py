@@ -1,4 +1,4 @@
-"""Wrong answers of the tcp connector; the null fault and the canary of that engine."""
+"""Wrong answers of the tcp connector, and its canary."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REFERENCE = "harness.transfer.reference"
 tcp_wrong_input = partial(wrong_input, engine=TCP)
 
 
-@fault("connector/tcp-null", seam=f"{REFERENCE}.tcp_client:Peers.ask", role=Role.NULL, engine=TCP)
-def tcp_null(original: Any, peers: Any, *request: Any) -> Frame:
-    """Nothing is wrong."""
-    return original(peers, *request)
-
-
 @fault(
     "connector/tcp-canary",
     seam=f"{REFERENCE}.tcp_store:Store._copy",
     role=Role.CANARY,
-    claims=["connector.carry.bits", "connector.hold.many_reads", "connector.endpoint.named", "connector.endpoint.next_works"],
+    claims=[
+        "connector.carry.bits",
+        "connector.hold.many_reads",
+        "connector.keys.many",
+        "connector.endpoint.named",
+        "connector.endpoint.next_works",
+    ],
     engine=TCP,
 )
 def tcp_canary(original: Any, store: Any, view: memoryview) -> memoryview:
