@@ -118,6 +118,27 @@ def test_a_second_get_maps_nothing(connector, monkeypatch):
     assert len(made) == 1
 
 
+@pytest.mark.parametrize("meanwhile", ["discarded", "discarded and written anew", "replaced"])
+def test_a_get_that_is_overtaken(connector, monkeypatch, meanwhile):
+    """Between the opening of a segment and its lock its payload goes: the get gives what is under the key then."""
+    connector.put(*K, b"old")
+    lock = shm.try_lock
+
+    def overtaken(fd, how):
+        monkeypatch.setattr(shm, "try_lock", lock)
+        if meanwhile == "replaced":
+            connector.put(*K, b"new")
+        else:
+            connector.discard(*K)
+        if meanwhile == "discarded and written anew":
+            connector.put("0", "1", "other", b"other")
+        return lock(fd, how)
+
+    monkeypatch.setattr(shm, "try_lock", overtaken)
+    found = connector.get(*K)
+    assert (found and bytes(found[0])) == (b"new" if meanwhile == "replaced" else None)
+
+
 def test_damage_is_noticed(make):
     """One bit behind the checksum; with checksums off the bytes are given as they are."""
     lab = ReferenceLab(VirtualClock(), ("store", "damage"))
@@ -148,7 +169,7 @@ def test_a_put_that_fails_leaves_a_free_segment(make):
 
 def test_two_keys_of_one_hash_are_told_apart(make, monkeypatch):
     """The second is refused, and nothing of the first is given, counted down or freed in its name."""
-    monkeypatch.setattr(shm, "link_name", lambda slot: "same")
+    monkeypatch.setattr(shm, "link_name", lambda _: "same")
     connector = make()
     connector.put(*K, b"abc")
     other = ("0", "1", "other")
@@ -237,6 +258,21 @@ def test_joining_another_users_transport(make, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 4242)
     with pytest.raises(ConnectionError, match="belongs to user"):
         make(one.address)
+
+
+def test_a_damaged_header_can_be_discarded_and_replaced(connector):
+    """A get and a done say that it is damaged; neither leaves the key blocked."""
+    for repair in (lambda: connector.discard(*K), lambda: connector.put(*K, b"new")):
+        connector.put(*K, b"abc")
+        (link,) = connector._transport.held.iterdir()
+        with link.open("r+b") as segment:
+            segment.write(b"damaged!")
+        for call in (connector.get, connector.done):
+            with pytest.raises(PayloadError):
+                call(*K)
+        repair()
+        connector.discard(*K)
+        assert connector.usage() == {"segments": 0, "bytes": 0}
 
 
 def test_bad_input(make):

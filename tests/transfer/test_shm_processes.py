@@ -1,10 +1,12 @@
 """The connector in shared memory between processes, some of them killed."""
 
 import os
+import select
 import signal
+import traceback
+from contextlib import contextmanager
 
 import pytest
-from tests.transfer.processes import child, stand_still
 
 from harness.transfer.reference.lab import Pause
 from harness.transfer.reference.shm import ShmConnector
@@ -13,6 +15,63 @@ from harness.transfer.reference.shm_transport import sweep_root
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 K = ("0", "1", "k")
+LIMIT = 20.0
+"""Seconds of wall time for a child to say something."""
+
+
+class Child:
+    """A forked process, which need not import torch again, runs `function(tell, mouth)`; what it tells, or writes to `mouth`, is heard."""
+
+    def __init__(self, function):
+        self._ear, mouth = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                function(lambda: os.write(mouth, b"."), mouth)
+                status = 0
+            except BaseException:  # noqa: BLE001 (nothing of the child may run on into pytest)
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.close(mouth)
+        self.status = None
+
+    def hear(self):
+        """The next byte that it tells; b"" once it ended."""
+        ready, _, _ = select.select([self._ear], [], [], LIMIT)
+        if not ready:
+            raise TimeoutError(f"the child said nothing for {LIMIT:g} s")
+        return os.read(self._ear, 1)
+
+    def kill(self):
+        """SIGKILL: no handler and no clean-up runs."""
+        os.kill(self.pid, signal.SIGKILL)
+        return self.wait()
+
+    def wait(self):
+        """Its exit status, negative for a signal."""
+        if self.status is None:
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._ear)
+        return self.status
+
+
+@contextmanager
+def child(function):
+    """A child that does not outlive the block."""
+    born = Child(function)
+    try:
+        yield born
+    finally:
+        if born.status is None:
+            born.kill()
+
+
+def stand_still():
+    """Until killed."""
+    while True:
+        signal.pause()
 
 
 @pytest.fixture
