@@ -41,7 +41,8 @@ class Session:
         """A copy of the peer's memory, uint8[size]. TransportError where Mooncake says so, PeerTimeout where it says nothing."""
         target = torch.empty(size, dtype=torch.uint8)
         ended: list[int | Exception] = []
-        # On a thread of its own: the call cannot be told how long it may take. If it stays out, the thread keeps what it writes to.
+        # On a thread of its own: no call of Mooncake's can be told how long it may take, and with a silent peer that is a minute
+        # (ci/findings/mooncake_silent_peers.py). The thread that stays out keeps the memory that it may still write to.
         reader = threading.Thread(target=self._transfer, args=(peer, address, target, ended), name="mooncake-read", daemon=True)
         reader.start()
         reader.join(deadline.left())
