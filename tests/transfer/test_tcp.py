@@ -11,8 +11,8 @@ import torch
 
 from harness.core.clock import VirtualClock
 from harness.core.spec import EngineConfig
-from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.buffers import byte_view
+from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference import tcp_server
 from harness.transfer.reference.errors import PayloadError, PeerBusy, PeerClosed, ProtocolError, TransportError, Unreachable
