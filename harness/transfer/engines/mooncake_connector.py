@@ -102,8 +102,8 @@ class MooncakeConnector:
                 return data, described.size
         return None
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
-        self._directory.done(from_stage, to_stage, key, handle)
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
+        self._directory.done(from_stage, to_stage, key, handle, reader)
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         self._directory.discard(from_stage, to_stage, key, handle)

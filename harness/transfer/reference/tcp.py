@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Endpoint
 from harness.transfer.reference.lab import ConnectorLab
 from harness.transfer.reference.tcp_client import Peers
-from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot
+from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot, encode_text
 from harness.transfer.reference.tcp_server import Listener
 from harness.transfer.reference.tcp_store import Held, Store, forget
 
@@ -63,7 +64,7 @@ class TcpConnector:
         return self._own(slot) if sender is None else self._fetched(sender, slot)
 
     def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
-        self._tell(Op.DONE, _slot(from_stage, to_stage, key), self._sender(handle))
+        self._tell(Op.DONE, _slot(from_stage, to_stage, key), self._sender(handle), encode_text("reader", reader))
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         self._tell(Op.DISCARD, _slot(from_stage, to_stage, key), self._sender(handle))
@@ -103,11 +104,11 @@ class TcpConnector:
         reply = self._peers.ask(sender, Op.GET, slot)
         return None if reply.status is Status.ABSENT else (reply.payload, len(reply.payload))
 
-    def _tell(self, op: Op, slot: Slot, sender: Endpoint | None) -> None:
+    def _tell(self, op: Op, slot: Slot, sender: Endpoint | None, reader: bytes = b"") -> None:
         if sender is not None:
-            self._peers.ask(sender, op, slot)
+            self._peers.ask(sender, op, slot, reader)
         elif op is Op.DONE:
-            self._store.done(slot)
+            self._store.done(slot, reader)
         else:
             self._store.discard(slot)
 
@@ -120,7 +121,7 @@ class TcpConnector:
             if held is None:
                 return Frame(request.op, request.boot, Status.ABSENT, slot)
             return Frame(request.op, request.boot, Status.OK, slot, held.data, held.checksum)
-        self._tell(request.op, slot, None)
+        self._tell(request.op, slot, None, bytes(byte_view(request.payload)))
         return Frame(request.op, request.boot, Status.OK, slot)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from harness.transfer.reference.tcp_frames import Slot, checksum_of
 
 @dataclass
 class Held:
-    """A payload that nobody writes to any more, its checksum (None: unchecked), and how many readers are not done with it."""
+    """A payload that nobody writes to any more, its checksum (None: unchecked), how many readers are not done with it, and who is."""
 
     data: memoryview
     checksum: int | None
     readers: int
+    done: set[bytes] = field(default_factory=set)
 
 
 def forget(_: Slot, __: Held) -> None:
@@ -56,12 +57,14 @@ class Store:
         with self._lock:
             return self._held.get(slot)
 
-    def done(self, slot: Slot) -> None:
-        """One reader is done; the last one frees the payload."""
+    def done(self, slot: Slot, reader: bytes) -> None:
+        """One reader is done; the last one frees the payload. One that has a name counts once."""
         with self._lock:
             held = self._held.get(slot)
-            if held is None:
+            if held is None or reader in held.done:
                 return
+            if reader:
+                held.done.add(reader)
             held.readers -= 1
             if held.readers:
                 return

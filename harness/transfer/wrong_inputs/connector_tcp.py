@@ -45,16 +45,16 @@ def endpoint_ignored(original: Any, connector: Any, handle: Any) -> Any:
 
 
 @tcp_wrong_input("connector/tcp-sender-not-told", "tcp:TcpConnector._tell", "connector.endpoint.told")
-def sender_not_told(original: Any, connector: Any, op: Op, slot: Any, sender: Any) -> None:
+def sender_not_told(original: Any, connector: Any, op: Op, slot: Any, sender: Any, *reader: Any) -> None:
     """What should reach another sender is done at home."""
-    original(connector, op, slot, None)
+    original(connector, op, slot, None, *reader)
 
 
 @tcp_wrong_input("connector/tcp-unreachable-is-empty", "tcp_client:Peers.ask", "connector.endpoint.refused", "connector.endpoint.closed")
-def unreachable_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+def unreachable_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """A sender that cannot be reached reads as one that has published nothing."""
     try:
-        return original(peers, endpoint, op, slot)
+        return original(peers, endpoint, op, slot, *reader)
     except Unreachable:
         return Frame(op, 0, Status.ABSENT, slot)
 
@@ -77,10 +77,10 @@ def deadline_forgotten(original: Any, deadline: Any) -> float:
 
 
 @tcp_wrong_input("connector/tcp-lost-is-empty", "tcp_client:Peers.ask", "connector.endpoint.cut", "connector.endpoint.stranger")
-def lost_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+def lost_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """Any trouble with a sender reads as if it had published nothing."""
     try:
-        return original(peers, endpoint, op, slot)
+        return original(peers, endpoint, op, slot, *reader)
     except TransportError:
         return Frame(op, 0, Status.ABSENT, slot)
 
@@ -115,11 +115,11 @@ def limit_unread(original: Any, raw: Any, what: str, limit: int) -> Any:
 
 
 @tcp_wrong_input("connector/tcp-error-latches", "tcp_client:Peers.ask", "connector.endpoint.next_works")
-def error_latches(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+def error_latches(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """After one failure nobody is asked any more."""
     if vars(peers).get("failed"):
         return Frame(op, 0, Status.ABSENT, slot)
     peers.failed = True
-    reply = original(peers, endpoint, op, slot)
+    reply = original(peers, endpoint, op, slot, *reader)
     peers.failed = False
     return reply
