@@ -52,6 +52,8 @@ class MooncakeConnector:
     that carries descriptions; payloads travel by Mooncake alone. `peer`, `checksum`, `deadline` and `limit` as in `TcpConnector`.
     """
 
+    carries_device_memory = False
+
     def __init__(self, peer: str | None, *, checksum: bool, deadline: float, limit: int) -> None:
         self._checksum, self._seconds, self._limit = checksum, deadline, limit
         self._lock = threading.Lock()

@@ -24,7 +24,10 @@ class Session:
 
 
 class Peers:
-    """Asks other endpoints. Thread-safe: a session is used by one thread at a time. Each request has `deadline` seconds, all in all."""
+    """Asks other endpoints. Thread-safe: a session is used by one thread at a time. Each request has `deadline` seconds, all in all.
+
+    Only the resolution of a host's name, where an endpoint gives one, takes the system's own time.
+    """
 
     def __init__(self, deadline: float, limit: int) -> None:
         self._seconds, self._limit = deadline, limit

@@ -73,7 +73,8 @@ class Listener:
             serving = list(self._connections)
             self._changed.notify_all()
         # A blocked accept does not notice that its socket is closed; it notices a shutdown.
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for connection in serving:
             connection.channel.hang_up()
