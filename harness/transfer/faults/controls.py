@@ -49,7 +49,7 @@ def canary(original: Any, codec: Any, ordered: Any) -> KVPayload:
     return replace(payload, values=(*payload.values[:-1], last))
 
 
-@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL, engine="connector/memory")
+@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL)
 def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     """Nothing is wrong."""
     return original(connector, *where)
