@@ -70,9 +70,9 @@ def test_no_lab_on_wall_time(name):
 def test_what_the_labs_know():
     """Each its own operations; damage takes no time."""
     memory, shm = (ENGINES[name](VirtualClock()).lab for name in ("memory", "shm"))
-    with pytest.raises(ValueError, match="unknown operation 'damage'; this lab knows store$"):
+    with pytest.raises(ValueError, match=r"unknown operation 'damage'; this lab knows store$"):
         memory.fail_next("damage")
-    with pytest.raises(ValueError, match="unknown operation 'copy'; this lab knows store, damage$"):
+    with pytest.raises(ValueError, match=r"unknown operation 'copy'; this lab knows store, damage$"):
         shm.lag("copy", 1)
     with pytest.raises(ValueError, match="damage takes no time"):
         shm.lag("damage", 1)
