@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,6 +38,14 @@ def connector(make):
 def segments(connector):
     """The inodes of a connector's segment files."""
     return {path.stat().st_ino for path in connector._transport.home.iterdir()}
+
+
+def _target(fd):
+    """What an entry of /proc/self/fd leads to; "" if it is closed by now."""
+    try:
+        return str(fd.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 def test_what_was_put_is_got(connector):
@@ -132,6 +141,18 @@ def test_a_get_that_is_overtaken(connector, monkeypatch, meanwhile):
     monkeypatch.setattr(shm_slots, "try_lock", overtaken)
     found = connector.get(*K)
     assert (found and bytes(found[0])) == (b"new" if meanwhile == "replaced" else None)
+
+
+def test_a_removed_segment_is_not_kept_mapped(make):
+    """Of a sender that closed: its memory goes with the next mapping that is made."""
+    receiver = make()
+    for _ in range(3):
+        sender = make(receiver.address)
+        sender.put(*K, b"abc")
+        receiver.get(*K)
+        sender.close()
+    gone = [link for link in map(_target, Path("/proc/self/fd").iterdir()) if link.startswith(receiver.address) and "deleted" in link]
+    assert len(gone) == 2  # the last one's file, and its mapping's
 
 
 def test_damage_is_noticed(make):
