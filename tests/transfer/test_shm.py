@@ -8,13 +8,10 @@ import pytest
 import torch
 
 from harness.core.clock import VirtualClock
-from harness.core.spec import EngineConfig
-from harness.transfer.engines.shm import ShmConnectorEngine
-from harness.transfer.reference import shm
+from harness.transfer.reference import shm_slots, shm_views
 from harness.transfer.reference.errors import PayloadError
 from harness.transfer.reference.lab import InjectedFailure, ReferenceLab
 from harness.transfer.reference.shm import LARGEST_LIMIT, ShmConnector
-from harness.transfer.reference.shm_transport import unavailable
 
 K = ("0", "1", "k")
 
@@ -41,6 +38,14 @@ def connector(make):
 def segments(connector):
     """The inodes of a connector's segment files."""
     return {path.stat().st_ino for path in connector._transport.home.iterdir()}
+
+
+def _target(fd):
+    """What an entry of /proc/self/fd leads to; "" if it is closed by now."""
+    try:
+        return str(fd.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 def test_what_was_put_is_got(connector):
@@ -106,10 +111,9 @@ def test_what_is_made_from_a_view_keeps_the_segment(connector, view):
 def test_a_second_get_maps_nothing(connector, monkeypatch):
     """The mapping of a segment is kept, also for the payload that is put into it next; a new segment is mapped."""
     made = []
-    mmap = shm.Mappings._mapping.__globals__["mmap"].mmap
-    monkeypatch.setattr(shm.Mappings._mapping.__globals__["mmap"], "mmap", lambda *a, **k: made.append(a) or mmap(*a, **k))
+    mmap = shm_views.mmap.mmap
     connector.put(*K, b"one")
-    made.clear()
+    monkeypatch.setattr(shm_views.mmap, "mmap", lambda *a, **k: made.append(a) or mmap(*a, **k))
     assert bytes(connector.get(*K)[0]) == b"one"
     connector.get(*K)
     connector.done(*K)
@@ -122,10 +126,10 @@ def test_a_second_get_maps_nothing(connector, monkeypatch):
 def test_a_get_that_is_overtaken(connector, monkeypatch, meanwhile):
     """Between the opening of a segment and its lock its payload goes: the get gives what is under the key then."""
     connector.put(*K, b"old")
-    lock = shm.try_lock
+    lock = shm_slots.try_lock
 
     def overtaken(fd, how):
-        monkeypatch.setattr(shm, "try_lock", lock)
+        monkeypatch.setattr(shm_slots, "try_lock", lock)
         if meanwhile == "replaced":
             connector.put(*K, b"new")
         else:
@@ -134,9 +138,21 @@ def test_a_get_that_is_overtaken(connector, monkeypatch, meanwhile):
             connector.put("0", "1", "other", b"other")
         return lock(fd, how)
 
-    monkeypatch.setattr(shm, "try_lock", overtaken)
+    monkeypatch.setattr(shm_slots, "try_lock", overtaken)
     found = connector.get(*K)
     assert (found and bytes(found[0])) == (b"new" if meanwhile == "replaced" else None)
+
+
+def test_a_removed_segment_is_not_kept_mapped(make):
+    """Of a sender that closed: its memory goes with the next mapping that is made."""
+    receiver = make()
+    for _ in range(3):
+        sender = make(receiver.address)
+        sender.put(*K, b"abc")
+        receiver.get(*K)
+        sender.close()
+    gone = [link for link in map(_target, Path("/proc/self/fd").iterdir()) if link.startswith(receiver.address) and "deleted" in link]
+    assert len(gone) == 2  # the last one's file, and its mapping's
 
 
 def test_damage_is_noticed(make):
@@ -169,7 +185,7 @@ def test_a_put_that_fails_leaves_a_free_segment(make):
 
 def test_two_keys_of_one_hash_are_told_apart(make, monkeypatch):
     """The second is refused, and nothing of the first is given, counted down or freed in its name."""
-    monkeypatch.setattr(shm, "link_name", lambda _: "same")
+    monkeypatch.setattr(shm_slots, "link_name", lambda _: "same")
     connector = make()
     connector.put(*K, b"abc")
     other = ("0", "1", "other")
@@ -288,44 +304,3 @@ def test_bad_input(make):
     with pytest.raises(ValueError, match=f"give 1 to {LARGEST_LIMIT}"):
         make(limit=LARGEST_LIMIT + 1)
     assert segments(connector) == set()
-
-
-def test_where_there_is_no_shared_memory(tmp_path):
-    """The reason names the place; here there is some."""
-    assert unavailable() is None
-    assert unavailable(tmp_path / "none") == f"{tmp_path / 'none'} does not exist: no shared memory is mounted there"
-    assert "is no tmpfs" in unavailable(tmp_path)
-    assert "is no tmpfs but proc" in unavailable(Path("/proc"))
-
-
-def build(**options):
-    return ShmConnectorEngine.build(EngineConfig("cpu", "cpu", options, 0), VirtualClock())
-
-
-def test_the_engine_counts_and_closes_its_connectors():
-    """`usage` adds up what all of them hold; `close` removes them and their transports."""
-    engine = build(checksum="off", limit="100")
-    first = engine.connector()
-    second, third = engine.connector(first.address), engine.connector()
-    first.put(*K, b"abc")
-    second.put("0", "1", "other", b"de")
-    third.put(*K, b"f")
-    assert engine.usage() == {"segments": 3, "bytes": 6}
-    engine.close()
-    assert engine.usage() == {"segments": 0, "bytes": 0}
-    assert not Path(first.address).exists()
-    assert not Path(third.address).exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"speed": "9"}, r"unknown options \['speed'\]"),
-        ({"checksum": "yes"}, "checksum = 'yes'; it is on or off"),
-        ({"limit": "1 GiB"}, "limit = '1 GiB'; give bytes"),
-    ],
-)
-def test_the_engine_refuses_options(options, match):
-    """What it does not know, it names."""
-    with pytest.raises(ValueError, match=match):
-        build(**options)

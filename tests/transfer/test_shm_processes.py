@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.transfer.reference import shm_transport
 from harness.transfer.reference.lab import Pause
 from harness.transfer.reference.shm import ShmConnector
 from harness.transfer.reference.shm_transport import sweep_root
@@ -168,6 +169,24 @@ def test_a_sender_killed_inside_a_put(connector, tmp_path):
     assert bytes(connector.get(*K)[0]) == b"next"
     connector.sweep()
     assert not (connector._transport.path / "peer-1").exists()
+
+
+def test_a_peer_that_stops_inside_the_guard(connector, tmp_path, monkeypatch):
+    """A put raises when its time is over, and says what may be wrong; when that peer dies the next put works."""
+
+    def stop(tell, _):
+        with ShmConnector(connector.address, root=tmp_path)._transport.guard():
+            tell()
+            stand_still()
+
+    with child(stop) as stopped:
+        assert stopped.hear() == b"."
+        monkeypatch.setattr(shm_transport, "GUARD_LIMIT", 0.02)
+        with pytest.raises(TimeoutError, match=r"another process held the guard for 0\.02 s; is a peer stopped"):
+            connector.put(*K, b"abc")
+        stopped.kill()
+    connector.put(*K, b"abc")
+    assert bytes(connector.get(*K)[0]) == b"abc"
 
 
 def test_a_killed_receiver(connector, tmp_path):

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -82,10 +84,33 @@ def test_no_more_bytes_are_kept_than_may_be(pool, monkeypatch):
     assert not small[0].path.exists()
 
 
+def test_the_one_used_last_is_kept(pool, monkeypatch):
+    """Whichever was made first."""
+    monkeypatch.setattr(shm_segments, "KEPT_SEGMENTS", 1)
+    older, newer = pool.take(SMALLEST), pool.take(2 * SMALLEST)
+    for segment in (older, newer):
+        pool.give_back(segment)
+    pool.give_back(pool.take(SMALLEST))
+    pool.give_back(pool.take(3 * SMALLEST))
+    assert older.path.exists()
+    assert not newer.path.exists()
+
+
+def test_shared_memory_that_is_full():
+    """Memory is reserved before a byte is copied: what does not fit is an error, not a SIGBUS in the copy."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as home:
+        (Path(home) / "peer").mkdir()
+        pool = SegmentPool(Path(home) / "peer")
+        space = os.statvfs(home)
+        with pytest.raises(ConnectionError, match=r"No space left on device; enlarge .*, or free some of 0 payloads"):
+            pool.take(space.f_blocks * space.f_frsize + (1 << 20))
+        pool.close()
+
+
 def test_no_room(pool):
     """A file system that has no such memory: the error names it and the bytes, the free segments were given up, and the pool works on."""
     pool.give_back(pool.take(100))
-    with pytest.raises(ConnectionError, match=r"no segment of 1125899906842624 bytes in .*; enlarge it, or free payloads"):
+    with pytest.raises(ConnectionError, match=r"no segment of 1125899906842624 bytes in .*; enlarge .*, or free some of 0 payloads"):
         pool.take(1 << 50)
     assert list(pool._home.iterdir()) == []
     pool.give_back(pool.take(100))
