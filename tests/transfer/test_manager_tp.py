@@ -23,7 +23,7 @@ def layout_of(total, ranks, dtype, packed, order):
 
 
 class Stages:
-    """A sender stage and a receiver stage over one connector. `model` holds all heads, [part][layer] a tensor [blocks, block_size, heads, dim]."""
+    """A sender stage and a receiver stage over one connector. `model` holds all heads: [blocks, block_size, heads, head_dim] a part and layer."""
 
     def __init__(self, stage, source_tp, target_tp, total, dtype=torch.float32, packed=True, order=KVOrder.NHD, **config):
         self.stage, self.sizes, self.total, self.form = stage, (source_tp, target_tp), total, (dtype, packed, order)
