@@ -23,7 +23,7 @@ def layout_of(total, ranks, dtype, packed, order):
 
 
 class Stages:
-    """A sender stage and a receiver stage over one connector. `model` holds all heads: [blocks, block_size, heads, head_dim] a part and layer."""
+    """A sender and a receiver stage over one connector. `model` holds all heads: [part][layer] is [blocks, block_size, heads, dim]."""
 
     def __init__(self, stage, source_tp, target_tp, total, dtype=torch.float32, packed=True, order=KVOrder.NHD, **config):
         self.stage, self.sizes, self.total, self.form = stage, (source_tp, target_tp), total, (dtype, packed, order)

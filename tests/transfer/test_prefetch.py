@@ -261,25 +261,3 @@ def test_the_ledger_gives_each_end_once():
     ledger.end("unknown", 3, ABORTED)
     assert ledger.take() == [Completion("unknown", 3, ABORTED)]
     assert ledger.take() == []
-
-
-def test_the_ledger_knows_what_was_delivered_last():
-    """From the delivery to the next use of the id; other ids are other entries."""
-    ledger = Ledger()
-    ledger.begin("a")
-    assert ledger.last_delivered("a") is None
-    ledger.delivered("a", "send 1")
-    assert (ledger.last_delivered("a"), ledger.last_delivered("b")) == ("send 1", None)
-    ledger.begin("a")
-    assert ledger.last_delivered("a") is None
-
-
-def test_the_ledger_forgets_deliveries_with_their_ids(monkeypatch):
-    """Memory is bounded: what is not counted any more is not remembered either."""
-    monkeypatch.setattr(ledger_module, "REMEMBERED", 2)
-    ledger = Ledger()
-    for request in ("a", "b", "c"):
-        ledger.begin(request)
-        ledger.delivered(request, "send")
-    ledger.delivered("a", "send")
-    assert [ledger.last_delivered(request) for request in ("a", "b", "c")] == [None, "send", "send"]

@@ -61,7 +61,7 @@ class Sender:
     def _encoded(self, request_id: str, payload: KVPayload, seq_len: int, piece: Piece) -> torch.Tensor:
         """One shard's frame: on the cache's card where the connector carries device memory, else in host memory."""
         device = payload.keys[0].device
-        stays = device.type == "cuda" and getattr(self._connector, "carries_device_memory", False)
+        stays = device.type == "cuda" and self._connector.carries_device_memory
         frame = self._codec.encode(request_id, payload, seq_len, piece, device if stays else None)
         if device.type == "cuda":
             # The blocks may be reused on return, and other streams read the frame.
