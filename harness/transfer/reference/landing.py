@@ -128,11 +128,10 @@ class DeviceCopy:
 
 
 def record_use(payload: KVPayload) -> None:
-    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon."""
-    for tensor in _tensors(payload):
-        if tensor.is_cuda:
-            tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon.
 
-
-def _tensors(payload: KVPayload) -> Iterator[torch.Tensor]:
-    return (tensor for tensor in (*payload.keys, *payload.values) if tensor is not None)
+    Once for each piece of memory: a payload's tensors are views of what landed.
+    """
+    tensors = [tensor for tensor in (*payload.keys, *payload.values) if tensor is not None and tensor.is_cuda]
+    for tensor in {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors}.values():
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
