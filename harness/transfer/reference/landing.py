@@ -132,6 +132,11 @@ def record_use(payload: KVPayload) -> None:
 
     Once for each piece of memory: a payload's tensors are views of what landed.
     """
-    tensors = [tensor for tensor in (*payload.keys, *payload.values) if tensor is not None and tensor.is_cuda]
-    for tensor in {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors}.values():
-        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    recorded: set[int] = set()
+    for tensor in (*payload.keys, *payload.values):
+        if tensor is None or not tensor.is_cuda:
+            continue
+        memory = tensor.untyped_storage().data_ptr()
+        if memory not in recorded:
+            recorded.add(memory)
+            tensor.record_stream(torch.cuda.current_stream(tensor.device))

@@ -114,7 +114,7 @@ class Wire:
         """The bytes of header, and where the tensors start."""
         if len(frame) < _PREFIX.size:
             raise PayloadError(f"payload of {len(frame)} bytes is shorter than its {_PREFIX.size} byte prefix")
-        magic, sent, flags, header_size, total = _PREFIX.unpack(bytes(frame[: _PREFIX.size].tolist()))
+        magic, sent, flags, header_size, total = _PREFIX.unpack(frame[: _PREFIX.size].cpu().numpy().tobytes())
         if magic != MAGIC:
             raise PayloadError(f"payload starts with {magic!r}, not {MAGIC!r}")
         self._check_length(len(frame), total)
