@@ -29,9 +29,9 @@ LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM = 32, 16, 8, 128
 class Hidden:
     """What one engine took for one payload. Seconds are medians over the rounds.
 
-    `fetch`: of one that nothing hides. `waited`: what a request still waited after compute; `share`, the median of 1 - waited / fetch within
-    a round. `prefetch`: of one in the background, from its start to its end; None where the engine's usage does not tell. On a card `pinned`
-    is the median time of a plain pinned copy of the same bytes, and `of_pinned` the median of pinned / prefetch within a round.
+    `fetch`: of one that nothing hides. `waited`: what a request still waited after compute; `share` is the median of 1 - waited / fetch
+    within a round. `prefetch`: of one in the background, from its start to its end; None where the engine's usage does not tell. On a
+    card `pinned` is the median time of a plain pinned copy of the same bytes, `of_pinned` the median of pinned / prefetch within a round.
     """
 
     engine: str

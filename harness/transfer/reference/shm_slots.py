@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.transfer.reference.errors import PayloadError
 from harness.transfer.reference.shm_header import read_header
@@ -24,18 +25,17 @@ class Slots:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._held = str(transport.held)
 
     def publish(self, segment: Segment, slot: bytes, size: int) -> None:
         """All at once: a rename takes the old link's place, and the segment behind that is free.
 
         ConnectionError where the link is another slot's, with the same hash.
         """
-        link, prepared = self._link(slot), f"{segment.path}.new"
+        link, prepared = self._link(slot), segment.path.with_suffix(".new")
         with self._transport.guard():
             self._refuse_collision(link, slot)
-            os.link(segment.path, prepared)
-            os.rename(prepared, link)
+            prepared.hardlink_to(segment.path)
+            prepared.rename(link)
             segment.slot, segment.size = slot, size
 
     def lease(self, slot: bytes) -> int | None:
@@ -62,14 +62,14 @@ class Slots:
                 return
             try:
                 if freed(fd):
-                    os.unlink(link)
+                    link.unlink()
             finally:
                 os.close(fd)
 
-    def _link(self, slot: bytes) -> str:
-        return f"{self._held}/{link_name(slot)}"
+    def _link(self, slot: bytes) -> Path:
+        return self._transport.held / link_name(slot)
 
-    def _refuse_collision(self, link: str, slot: bytes) -> None:
+    def _refuse_collision(self, link: Path, slot: bytes) -> None:
         fd = _open(link, os.O_RDONLY)
         if fd is None:
             return
@@ -94,7 +94,7 @@ def slot_in(fd: int) -> bytes | None:
         return None
 
 
-def _open(link: str, how: int) -> int | None:
+def _open(link: Path, how: int) -> int | None:
     try:
         return os.open(link, how | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
