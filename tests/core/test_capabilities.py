@@ -76,7 +76,9 @@ def test_degrees_of_support(raw, declared):
 def test_malformed_declarations(raw, text):
     """The error begins with the entry and says what to write."""
     with pytest.raises(ValueError, match="connector/x") as wrong:
-        parse_capabilities("connector/x", "connector", {**dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full"), "many_reads": raw})
+        parse_capabilities(
+            "connector/x", "connector", {**dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full"), "many_reads": raw}
+        )
 
     assert str(wrong.value) == f"connector/x: capabilities.many_reads: {text}"
 
