@@ -15,7 +15,7 @@ register_cuda_ci(est_time=10, suite="transfer-h100")
 
 DIRECTED = {
     "a payload is delivered once": "send a 10; start a; consume a; consume a; start a; consume a; receive a",
-    "an id that was dropped comes again": "start a; start b; send a 9; receive a; send b 5; start b; consume b; send a 4; start a; consume a",
+    "an id that was dropped comes again": "start a; start b; send a 9; receive a; send b 5; consume b; send a 4; start a; consume a",
     "an aborted id comes again": "send a 10; start a; abort a; send a 7; start a; consume a; send a 3; abort a; receive a",
     "aborted under way, then sent anew": "send a 10; hold; start a; abort a; send a 5; start a; release; consume a",
     "another request after an abort under way": "send a 10; send b 10; hold; start a; abort a; start b; abort a; consume b; consume a",
