@@ -36,7 +36,7 @@ Word = tuple[str, str, int]
 def schedules(offered: frozenset[Transfer], *, requests: int, tokens: int, ticks: int, steps: int) -> Any:
     """A strategy: schedules over `requests` requests, payloads of 1 to `tokens` tokens, waits of 1 to `ticks` ticks.
 
-    Each has `steps` words or half as many more, of one step or two, and shrinks to one step. Steps that the engine does not offer are left out.
+    Each has `steps` words or half as many more, of one step or two, and shrinks to one step. What the engine does not offer is left out.
     """
     from hypothesis import strategies as st
 

@@ -86,6 +86,7 @@ class SharedMemory:
 
     endpoint: Endpoint | None = None
     address = ""
+    carries_device_memory = False
 
     def __init__(self) -> None:
         self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
@@ -114,7 +115,7 @@ class SharedMemory:
                 self._held.pop(name, None)
         return found
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         """The get has taken the payload away."""
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:

@@ -3,6 +3,30 @@
 They come from no bug report: each says the opposite of one sentence, in the smallest place of the reference engine that can.
 """
 
-from harness.transfer.wrong_inputs import connector, failure, opt_in_and_prefetch, payload, role, schedule
+from harness.transfer.wrong_inputs import (
+    connector,
+    connector_tcp,
+    device,
+    failure,
+    holding,
+    layouts,
+    opt_in_and_prefetch,
+    payload,
+    role,
+    schedule,
+    shm,
+)
 
-__all__ = ["connector", "failure", "opt_in_and_prefetch", "payload", "role", "schedule"]
+__all__ = [
+    "connector",
+    "connector_tcp",
+    "device",
+    "failure",
+    "holding",
+    "layouts",
+    "opt_in_and_prefetch",
+    "payload",
+    "role",
+    "schedule",
+    "shm",
+]

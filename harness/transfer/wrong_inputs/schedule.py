@@ -8,31 +8,32 @@ from harness.transfer.protocol import Delivery, Outcome
 from harness.transfer.wrong_inputs.register import wrong_input
 
 
-@wrong_input("transfer/withdrawn-by-an-earlier-one", "manager:TransferManager._withdraw", "transfer.schedule.short")
-def withdrawn_by_an_earlier_one(original: Any, manager: Any, request_id: str) -> None:
+@wrong_input("transfer/withdrawn-by-an-earlier-one", "manager:TransferManager._turn_down", "transfer.schedule.short")
+def withdrawn_by_an_earlier_one(original: Any, manager: Any, request_id: str, *sender: Any) -> None:
     """A receiver takes an id that its predecessor withdrew for withdrawn: after abort, restart and reuse the payload stays."""
     by = vars(manager._connector).setdefault("withdrawn_by", {}).setdefault(request_id, manager)
     if by is manager:
-        original(manager, request_id)
+        original(manager, request_id, *sender)
 
 
 @wrong_input("transfer/failed-twice-is-lost", "receiver:Receiver.fetch", "transfer.schedule.directed")
-def failed_twice_is_lost(original: Any, receiver: Any, request_id: str, *args: Any, **kwargs: Any) -> Delivery:
+def failed_twice_is_lost(original: Any, receiver: Any, order: Any, *args: Any) -> Delivery:
     """A request that failed twice in the foreground is not looked for a third time."""
     failures = vars(receiver).setdefault("failures", [])
-    if failures.count(request_id) == 2:
+    if failures.count(order.request_id) == 2:
         return Delivery(Outcome.MISS)
-    delivery = original(receiver, request_id, *args, **kwargs)
+    delivery = original(receiver, order, *args)
     if delivery.outcome is Outcome.FAILED:
-        failures.append(request_id)
+        failures.append(order.request_id)
     return delivery
 
 
 @wrong_input("transfer/aborts-leak-places", "prefetch:PrefetchTable.abort", "transfer.schedule.long")
-def aborts_leak_places(original: Any, table: Any, request_id: str) -> None:
+def aborts_leak_places(original: Any, table: Any, request_id: str) -> Any:
     """Each prefetch that is aborted keeps one of four places, and once none is left nothing is prefetched any more."""
     leaked = vars(table).setdefault("leaked", [])
     if request_id in table._tracked:
         leaked.append(request_id)
-    original(table, request_id)
+    endpoint = original(table, request_id)
     table._stopped = table._stopped or len(leaked) == 4
+    return endpoint
