@@ -35,7 +35,12 @@ EVERY = (
     Restart(Side.SENDER),
     Restart(Side.RECEIVER),
 )
-TEXT = "send a 10; start a; consume a; receive b; abort b2; fail copy; fail get; hold; release; advance 5; stop; restart sender; restart receiver"
+TEXT = "; ".join(
+    [
+        "send a 10; start a; consume a; receive b; abort b2; fail copy; fail get; hold; release; advance 5; stop",
+        "restart sender; restart receiver",
+    ]
+)
 
 
 def test_text():
