@@ -97,10 +97,13 @@ class SharedMemory:
 
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         name = self._segment(from_stage, to_stage, key)
+        with self._lock:
+            # Before the put: a receiver may take the payload away before this thread goes on.
+            self._held[name] = len(byte_view(data))
         ok, size, handle = self._native.put(from_stage, to_stage, name, data)
-        if ok:
+        if not ok:
             with self._lock:
-                self._held[name] = size
+                self._held.pop(name, None)
         return ok, size, handle
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:

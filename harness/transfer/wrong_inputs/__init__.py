@@ -13,7 +13,20 @@ from harness.transfer.wrong_inputs import (
     opt_in_and_prefetch,
     payload,
     role,
+    schedule,
     shm,
 )
 
-__all__ = ["connector", "connector_tcp", "device", "failure", "holding", "layouts", "opt_in_and_prefetch", "payload", "role", "shm"]
+__all__ = [
+    "connector",
+    "connector_tcp",
+    "device",
+    "failure",
+    "holding",
+    "layouts",
+    "opt_in_and_prefetch",
+    "payload",
+    "role",
+    "schedule",
+    "shm",
+]
