@@ -44,9 +44,7 @@ def shows() -> bool:
     first, _ = receiver.receive_kv_cache_for_request(request)
     send(late, request, kv, [0, 1, 2], 12)
     second, _ = receiver.receive_kv_cache_for_request(request)
-    print(
-        f"with one shard sent: {'nothing' if first is None else 'a payload'}; with both sent: {'nothing' if second is None else 'a payload'}"
-    )
+    print(f"with one shard sent: {'nothing' if first is None else 'a payload'}; with both: {'nothing' if second is None else 'a payload'}")
     return second is None
 
 

@@ -70,6 +70,8 @@ class Transfer(str, Enum):
     """A receiver that has the first tokens already can ask for the others."""
     INTO = "into"
     """A payload can be received into the pages of the receiver's own cache."""
+    DEVICE_TO_DEVICE = "device_to_device"
+    """Between stages on one card, over a connector that carries device memory, a payload does not visit the host."""
     MEMORY_FLOOR = "memory_floor"
     """No prefetch goes to a device of which less than a configured share is free."""
 
@@ -86,7 +88,10 @@ class ConnectorCap(str, Enum):
     INTEGRITY = "integrity"
     """Bytes that changed under way, or in memory, are noticed."""
     ENDPOINTS = "endpoints"
-    """It listens at an endpoint, and gets from the one that a handle names."""
+    """It listens at an endpoint, and gets from the one that a handle names.
+
+    Its options `deadline` (seconds) and `limit` (bytes) bound a call and a payload.
+    """
     LAB = "lab"
     """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published."""
 

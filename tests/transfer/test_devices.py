@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from harness.transfer.reference.devices import DeviceCopy, record_use
 
 from harness.core.clock import VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import KVPayload, Outcome, TransferConfig
-from harness.transfer.reference.devices import DeviceCopy, record_use
 from harness.transfer.workload import Workload, expected_rows
 
 WORK = Workload()

@@ -40,7 +40,10 @@ class Sender:
         except Exception:
             self._discard(request_id)
             raise
-        if lease is not None:
+        if lease is None:
+            # The lease of an earlier use of the id, which was read before it ended.
+            self._leases.end(request_id)
+        else:
             self._leases.begin(request_id, lease)
 
     def withdraw(self, request_id: str) -> None:
@@ -59,7 +62,7 @@ class Sender:
     def _encoded(self, request_id: str, payload: KVPayload, seq_len: int, piece: Piece) -> torch.Tensor:
         """One shard's frame: on the cache's card where the connector carries device memory, else in host memory."""
         device = payload.keys[0].device
-        stays = device.type == "cuda" and getattr(self._connector, "carries_device_memory", False)
+        stays = device.type == "cuda" and self._connector.carries_device_memory
         frame = self._codec.encode(request_id, payload, seq_len, piece, device if stays else None)
         if device.type == "cuda":
             # The blocks may be reused on return, and other streams read the frame.
