@@ -88,12 +88,14 @@ class ConnectorCap(str, Enum):
     INTEGRITY = "integrity"
     """Bytes that changed under way, or in memory, are noticed."""
     ENDPOINTS = "endpoints"
-    """It listens at an endpoint, and gets from the one that a handle names.
-
-    Its options `deadline` (seconds) and `limit` (bytes) bound a call and a payload.
-    """
+    """It listens at an endpoint, and gets from the one that a handle names; its option `deadline` says how many seconds a call may take."""
+    LIMIT = "limit"
+    """Its option `limit` says how many bytes a payload may have."""
     LAB = "lab"
-    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published."""
+    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published.
+
+    With INTEGRITY it has `damage` too: `fail_next` changes one bit of the payload that is put next, after its checksum was made.
+    """
 
 
 VOCABULARY: dict[str, type[Enum]] = {"transfer": Transfer, "connector": ConnectorCap}

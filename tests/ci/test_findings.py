@@ -1,4 +1,4 @@
-"""The scripts under ci/findings: each stands alone, and each known failure of vllm-omni names the one that shows it."""
+"""The scripts about vllm-omni under ci/findings: each stands alone, and each known failure of vllm-omni names the one that shows it."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted((ROOT / "ci" / "findings").glob("*.py"))
+SCRIPTS = sorted((ROOT / "ci" / "findings").glob("vllm_omni_*.py"))
 FAILURES = tomllib.loads((ROOT / "ci" / "known_failures.toml").read_text())["failure"]
 
 

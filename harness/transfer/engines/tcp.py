@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from harness.core.clock import Clock
+from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.protocol import Connector
+from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
 from harness.transfer.reference.tcp import DEADLINE, LIMIT, TcpConnector
 
 OPTIONS = ("checksum", "deadline", "limit")
 
 
 class TcpConnectorEngine:
-    """Makes tcp connectors with the options of the engine."""
+    """Makes tcp connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
 
-    lab = None
-
-    def __init__(self, checksum: bool = True, deadline: float = DEADLINE, limit: int = LIMIT) -> None:
+    def __init__(self, checksum: bool, deadline: float, limit: int, clock: Clock) -> None:
         self._checksum, self._deadline, self._limit = checksum, deadline, limit
         self._made: list[TcpConnector] = []
+        self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
     def available() -> str | None:
@@ -30,17 +30,12 @@ class TcpConnectorEngine:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> TcpConnectorEngine:
         """ValueError for a wrong option. Sockets wait in wall time, whatever the clock."""
-        unknown = set(config.options) - set(OPTIONS)
-        if unknown:
-            raise ValueError(f"connector/tcp: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
-        checksum = config.options.get("checksum", "on")
-        if checksum not in ("on", "off"):
-            raise ValueError(f"connector/tcp: option checksum = {checksum!r}: write on or off")
-        return TcpConnectorEngine(checksum == "on", deadline_of(config.options), limit_of(config.options))
+        refuse_unknown("connector/tcp", config.options)
+        return TcpConnectorEngine(is_checked(config.options), deadline_of(config.options), limit_of(config.options), clock)
 
     def connector(self, address: str | None = None) -> Connector:
         """One that listens at a free port of the loopback interface, and asks `address` by default."""
-        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit)
+        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit, lab=self.lab)
         self._made.append(made)
         return made
 
@@ -53,6 +48,21 @@ class TcpConnectorEngine:
         for made in self._made:
             made.close()
         self._made.clear()
+
+
+def refuse_unknown(engine: str, options: Mapping[str, str]) -> None:
+    """ValueError for an option beside those of a connector with endpoints."""
+    unknown = set(options) - set(OPTIONS)
+    if unknown:
+        raise ValueError(f"{engine}: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
+
+
+def is_checked(options: Mapping[str, str]) -> bool:
+    """The option `checksum`: on or off; ValueError for anything else."""
+    text = options.get("checksum", "on")
+    if text not in ("on", "off"):
+        raise ValueError(f"option checksum = {text!r}: write on or off")
+    return text == "on"
 
 
 def deadline_of(options: Mapping[str, str]) -> float:

@@ -3,6 +3,6 @@
 Each breaks one seam and is caught through the public protocol.
 """
 
-from harness.transfer.faults import controls, layouts, lifecycle, receiving, sending
+from harness.transfer.faults import connectors, controls, layouts, lifecycle, receiving, sending
 
-__all__ = ["controls", "layouts", "lifecycle", "receiving", "sending"]
+__all__ = ["connectors", "controls", "layouts", "lifecycle", "receiving", "sending"]

@@ -49,7 +49,7 @@ def canary(original: Any, codec: Any, ordered: Any) -> KVPayload:
     return replace(payload, values=(*payload.values[:-1], last))
 
 
-@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL, engine="connector/memory")
+@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL)
 def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     """Nothing is wrong."""
     return original(connector, *where)
@@ -62,14 +62,28 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     role=Role.CANARY,
     claims=[
         "connector.carry.bits",
+        "connector.carry.kinds",
+        "connector.carry.large",
         "connector.carry.unknown_key",
         "connector.carry.own_copy",
+        "connector.keys.odd",
+        "connector.keys.stages",
+        "connector.keys.many",
         "connector.hold.many_reads",
+        "connector.hold.readers",
+        "connector.hold.done",
         "connector.hold.replaced",
+        "connector.hold.discard_one",
+        "connector.hold.reader_keeps",
+        "connector.store.unfinished",
+        "connector.store.replacing",
+        "connector.store.failed",
+        "connector.threads.keys",
+        "connector.threads.one_key",
     ],
 )
 def connector_canary(original: Any, connector: Any, data: Any) -> bytes:
     """One bit of every payload is flipped as it is stored."""
     held = bytearray(original(connector, data))
-    held[-1] ^= 1
+    held[-1:] = bytes(byte ^ 1 for byte in held[-1:])
     return bytes(held)
