@@ -25,6 +25,7 @@ from harness.transfer.protocol import (
 )
 from harness.transfer.reference.codec import PayloadCodec
 from harness.transfer.reference.devices import record_use
+from harness.transfer.reference.distribute import Distributor
 from harness.transfer.reference.errors import TransferError
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.ledger import Ledger
@@ -56,6 +57,7 @@ class TransferManager:
         self.closed = False
         self._pages, self._codec, self._ledger = PageReader(config.layout), PayloadCodec(config.layout), Ledger()
         self._foreground, self._background = Receiver(self._codec, clock, lab), Receiver(self._codec, clock, lab)
+        self._distributor = Distributor(topology)
         self._prefetches = PrefetchTable(self._prefetch, clock, self._ledger)
 
     def send(self, request_id: str, kv: Sequence[torch.Tensor], block_ids: Sequence[int], seq_len: int) -> None:
@@ -88,6 +90,10 @@ class TransferManager:
         delivery = self._foreground.fetch(request_id, partial(self._look, request_id, endpoint), timeout)
         self._ledger.end(request_id, generation, ENDED_AS[delivery.outcome])
         return self._handed_over(request_id, delivery, endpoint)
+
+    def distribute(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
+        """Collective over the stage; see `Distributor.spread`."""
+        return self._distributor.spread(request_id, deliveries)
 
     def apply(self, delivery: Delivery) -> KVPayload:
         """The request's `past_key_values`, safe to use on the current CUDA stream. ValueError for anything but a HIT."""

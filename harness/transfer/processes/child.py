@@ -1,0 +1,184 @@
+"""What runs in a child: it does what it is asked over its line, one request after the other, until the line ends."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from harness.core import faults
+from harness.core.blueprint import Blueprint
+from harness.core.clock import SystemClock
+from harness.transfer.processes.freight import packed, unpacked
+from harness.transfer.processes.line import Line, LineBroken
+from harness.transfer.protocol import Connector
+from harness.transfer.witness import WitnessConnector
+
+WORKSHOP = 0
+"""The number of the `Workshop` among the objects that a child keeps."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An object that stays in the child, by its number: a result, or an argument of a later request."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """Call the method `name` of object `target`, or read that attribute. `keep`: the result stays, and is given a number."""
+
+    target: int
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    call: bool = True
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Method:
+    """In place of a value: the attribute that was read is a method."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of a request: a value; or an exception's type, text and traceback. `mistakes`: see `harness.core.faults.MISTAKES`."""
+
+    value: Any = None
+    error: tuple[str, str, str] | None = None
+    mistakes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Sent when the child stands inside a held operation, which it does until it is killed."""
+
+    op: str
+
+
+class JoinedWitness(WitnessConnector):
+    """A witness of a connector that really leads to another process: handles go on as they came."""
+
+    def _resolved(self, handle: Any) -> Any:
+        return handle
+
+
+class Hold:
+    """A lab of which one operation, once begun, is told and never ends. It has no virtual clock; `lag` and `fail_next` are not for it."""
+
+    def __init__(self, op: str, line: Line, lock: threading.Lock) -> None:
+        self._op, self._line, self._lock = op, line, lock
+
+    def enter(self, op: str) -> None:
+        if op == self._op:
+            with self._lock:
+                self._line.send(Reached(op))
+            threading.Event().wait()
+
+
+class Workshop:
+    """What a child can do by itself."""
+
+    def __init__(self, line: Line, lock: threading.Lock) -> None:
+        self._line, self._lock = line, lock
+        self._cleanup = ExitStack()
+
+    def build(self, blueprint: Blueprint) -> Any:
+        """The engine, with its fault planted first, on wall time."""
+        self._cleanup.enter_context(blueprint.planted())
+        engine = blueprint.build(SystemClock())
+        self._cleanup.callback(engine.close)
+        return engine
+
+    def hold(self, thing: Any, op: str) -> None:
+        """From now on `thing`, one of our own engines' objects with a lab, stops for ever inside `op`."""
+        thing.lab = Hold(op, self._line, self._lock)
+
+    def witness(self, connector: Connector) -> JoinedWitness:
+        return JoinedWitness(connector)
+
+    def join(self, rank: int, size: int, store: str, timeout: float) -> None:
+        """Become a rank of a torch.distributed world over gloo on the loopback device; `store` is a file that all ranks share."""
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        kept = torch.distributed.FileStore(store, size)
+        torch.distributed.init_process_group("gloo", store=kept, rank=rank, world_size=size, timeout=timedelta(seconds=timeout))
+        self._cleanup.callback(torch.distributed.destroy_process_group)
+
+    def close(self) -> None:
+        """Close what was built here."""
+        self._cleanup.close()
+
+
+def main(end: socket.socket, stacks: socket.socket) -> None:
+    """The child's life. `stacks` is where every thread's stack goes on SIGUSR1, which then ends the process."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, file=stacks.fileno(), all_threads=True, chain=True)
+    torch.set_num_threads(1)
+    line, lock = Line(end), threading.Lock()
+    kept: list[Any] = [Workshop(line, lock)]
+    while True:
+        try:
+            request = line.receive()
+        except LineBroken:
+            break
+        answer = _answered(kept, request)
+        with lock:
+            _tell(line, answer)
+    kept[WORKSHOP].close()
+
+
+def _tell(line: Line, answer: Answer) -> None:
+    try:
+        line.send(answer)
+    except LineBroken:
+        return
+    except Exception as unfit:  # noqa: BLE001 (what cannot be pickled is the request's error, not the child's end)
+        line.send(Answer(error=(type(unfit).__name__, f"the result cannot cross to another process: {unfit}", "")))
+
+
+def _answered(kept: list[Any], request: Request) -> Answer:
+    value, error = None, None
+    try:
+        value = _done(kept, request)
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 (whatever an engine raises is told)
+        error = (type(raised).__name__, str(raised), traceback.format_exc())
+    mistakes = tuple(faults.MISTAKES)
+    faults.MISTAKES.clear()
+    return Answer(value, error, mistakes)
+
+
+def _done(kept: list[Any], request: Request) -> Any:
+    def here(value: Any) -> Any:
+        return kept[value.number] if isinstance(value, Kept) else unpacked(value)
+
+    attribute = getattr(kept[request.target], request.name)
+    if not request.call:
+        return Method() if callable(attribute) else packed(attribute)
+    result = attribute(*map(here, request.args), **{name: here(value) for name, value in request.kwargs.items()})
+    if request.keep:
+        kept.append(result)
+        return Kept(len(kept) - 1)
+    return packed(result)
+
+
+def _die_with_parent() -> None:
+    """Be killed when the server that started this process goes, as it does with the test run."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() == 1:
+            os._exit(1)
