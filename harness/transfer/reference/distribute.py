@@ -34,6 +34,7 @@ class Distributor:
         self._role = ReceivePlan(topology).role()
         self._timeout = timedelta(seconds=timeout)
         self._group: dist.ProcessGroup | None = None
+        self._lost = False
         self._leader = 0
 
     def spread(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
@@ -111,6 +112,8 @@ class Distributor:
 
     def _join(self) -> None:
         """Make the groups of the stage, all of them on every rank and in one order, as torch.distributed demands; keep this rank's."""
+        if self._lost:
+            raise TransferError(f"rank {self._at.rank} lost its group before; start the stage anew, with a new world")
         if self._group is not None:
             return
         self._check_world()
@@ -157,7 +160,16 @@ class Distributor:
             return operation()
         except RuntimeError as broken:
             reason = str(broken).splitlines()[0]
-            raise TransferError(f"{what}: rank {self._at.rank} ({self._role.value}) lost its group: {reason}") from broken
+        # Outside the handler: the exception holds on to the group.
+        self._leave()
+        raise TransferError(f"{what}: rank {self._at.rank} ({self._role.value}) lost its group: {reason}")
+
+    def _leave(self) -> None:
+        """Hang up on the group. A broadcast goes from rank to rank: those behind this one would wait for it until their timeout."""
+        group, self._group = self._group, None
+        self._lost = True
+        if group is not None:
+            dist.destroy_process_group(group)
 
     def _device(self) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
