@@ -86,7 +86,10 @@ class ConnectorCap(str, Enum):
     INTEGRITY = "integrity"
     """Bytes that changed under way, or in memory, are noticed."""
     ENDPOINTS = "endpoints"
-    """It listens at an endpoint, and gets from the one that a handle names."""
+    """It listens at an endpoint, and gets from the one that a handle names.
+
+    Its options `deadline` (seconds) and `limit` (bytes) bound a call and a payload.
+    """
     LAB = "lab"
     """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.core.bits import first_divergence
-from harness.core.verdict import ClaimBroken, Inconclusive, Vacuous
+from harness.core.verdict import ClaimBroken, EngineRaised, Inconclusive, Vacuous
 
 Trace = Mapping[str, Any]
 """What one run left behind: labels to tensors, or to values with `==`, in the order they came."""
@@ -71,6 +71,25 @@ class Judge:
         self.comparisons += 1
         if not holds:
             raise ClaimBroken("WRONG ANSWER", got=got, expected=expected)
+
+    def refused(self, call: Callable[[], Any], what: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> str:
+        """The engine refuses `call`: it raises one of `kinds`, with a text that says why. Returns that text.
+
+        Only what an engine raised counts, as the guard tells it: a missed deadline passes through, and so does a mistake of the test.
+        """
+        __tracebackhide__ = True
+        self.comparisons += 1
+        expected = f"{' or '.join(kind.__name__ for kind in kinds)} that says why" if kinds != (Exception,) else "an error that says why"
+        try:
+            answer = call()
+        except EngineRaised as raised:
+            error = raised.__cause__
+            text = str(error).strip()
+            if isinstance(error, kinds) and text:
+                return text
+            # An interpreter that is told to leave (SystemExit) is no refusal either.
+            raise ClaimBroken("NOT REFUSED", got=f"{what}: {raised.got}", expected=expected) from raised
+        raise ClaimBroken("NOT REFUSED", got=f"{what}: {_short(answer)}", expected=expected)
 
     def differ(self, got: torch.Tensor, other: torch.Tensor, what: str) -> None:
         """The positive twin: the stimulus must show here. If it does not, a check of "unaffected" would see nothing: VACUOUS."""

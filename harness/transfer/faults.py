@@ -114,7 +114,7 @@ def canary(original: Any, codec: Any, ordered: Any) -> KVPayload:
     return replace(payload, values=(*payload.values[:-1], last))
 
 
-@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL)
+@fault("connector/null", seam=f"{REFERENCE}.memory:MemoryConnector.get", role=Role.NULL, engine="connector/memory")
 def connector_null(original: Any, connector: Any, *where: Any) -> Any:
     """Nothing is wrong."""
     return original(connector, *where)
@@ -131,6 +131,7 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
         "connector.hold.many_reads",
         "connector.hold.replaced",
     ],
+    engine="connector/memory",
 )
 def connector_canary(original: Any, connector: Any, data: Any) -> bytes:
     """One bit of every payload is flipped as it is stored."""

@@ -1,13 +1,15 @@
 """The judge: each way of comparing accepts the right answer, finds the wrong one, and says so in these words."""
 
 import math
+import threading
 from enum import Enum
 
 import pytest
 import torch
 
+from harness.core import guard
 from harness.core.judge import Figure, Judge, first_difference
-from harness.core.verdict import ClaimBroken, Inconclusive, Vacuous
+from harness.core.verdict import ClaimBroken, DeadlineMissed, Inconclusive, Vacuous
 
 
 class Fruit(str, Enum):
@@ -171,6 +173,53 @@ def test_demand(judge):
         "",
     )
     assert judge.comparisons == 2
+
+
+def raising(error):
+    """An engine's call that raises, as the guard passes it on."""
+
+    def answer():
+        raise error
+
+    return lambda: guard.call("get", answer)
+
+
+@pytest.mark.parametrize("error", [ValueError("7 is not in 0..3"), ConnectionResetError(104, "reset by peer")], ids=repr)
+def test_refused_accepts_an_error_that_says_why(judge, error):
+    """Its text comes back, and the refusal is a comparison."""
+    assert judge.refused(raising(error), "block 7") == str(error)
+    assert judge.refused(raising(error), "block 7", (ValueError, OSError)) == str(error)
+    assert judge.comparisons == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "kinds", "got", "expected"),
+    [
+        (lambda: None, (Exception,), "block 7: None", "an error that says why"),
+        (lambda: guard.call("get", int), (Exception,), "block 7: 0", "an error that says why"),
+        (raising(ValueError()), (Exception,), "block 7: ValueError: ", "an error that says why"),
+        (raising(ValueError("  ")), (Exception,), "block 7: ValueError: ", "an error that says why"),
+        (raising(SystemExit("bye")), (Exception,), "block 7: SystemExit: bye", "an error that says why"),
+        (raising(KeyError("k")), (TimeoutError, ValueError), "block 7: KeyError: 'k'", "TimeoutError or ValueError that says why"),
+    ],
+    ids=["returned", "returned an answer", "no text", "blank text", "left the process", "another kind"],
+)
+def test_refused_finds_what_is_no_refusal(judge, call, kinds, got, expected):
+    """An answer, an error without a text or of another kind, and an engine that leaves the process."""
+    headline, said, wanted, _ = found_by(ClaimBroken, lambda: judge.refused(call, "block 7", kinds))
+
+    assert (headline, wanted) == ("NOT REFUSED", expected)
+    assert said.startswith(got)
+    assert judge.comparisons == 1
+
+
+def test_refused_passes_on_what_is_no_answer(judge):
+    """A call that does not return is a missed deadline; what the test itself raised is the test's mistake."""
+    forever = threading.Event()
+    with pytest.raises(DeadlineMissed):
+        judge.refused(lambda: guard.call("get", forever.wait, deadline=0.05), "block 7")
+    with pytest.raises(NameError):
+        judge.refused(lambda: misspelt, "block 7")  # noqa: F821
 
 
 @pytest.mark.parametrize(

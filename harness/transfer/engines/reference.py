@@ -8,8 +8,9 @@ from harness.transfer.protocol import Connector, Topology, TransferConfig
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.manager import TransferManager
 from harness.transfer.reference.memory import MemoryConnector
+from harness.transfer.reference.tcp import TcpConnector
 
-CONNECTORS = {"memory": MemoryConnector}
+CONNECTORS = {"memory": MemoryConnector, "tcp": TcpConnector}
 """What the option `connector` may name."""
 
 

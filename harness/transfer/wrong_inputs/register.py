@@ -7,6 +7,6 @@ from typing import Any
 from harness.core.faults import Role, fault
 
 
-def wrong_input(name: str, seam: str, *claims: str) -> Any:
-    """Register the decorated function as a wrong input; `seam` is relative to the reference engine."""
-    return fault(name, seam=f"harness.transfer.reference.{seam}", claims=claims, role=Role.WRONG_INPUT)
+def wrong_input(name: str, seam: str, *claims: str, engine: str = "*") -> Any:
+    """Register the decorated function as a wrong input of `engine`; `seam` is relative to the reference engines."""
+    return fault(name, seam=f"harness.transfer.reference.{seam}", claims=claims, role=Role.WRONG_INPUT, engine=engine)

@@ -1,0 +1,75 @@
+"""`connector/tcp`: bytes carried over TCP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from harness.core.clock import Clock
+from harness.core.spec import EngineConfig
+from harness.transfer.protocol import Connector
+from harness.transfer.reference.tcp import DEADLINE, LIMIT, TcpConnector
+
+OPTIONS = ("checksum", "deadline", "limit")
+
+
+class TcpConnectorEngine:
+    """Makes tcp connectors with the options of the engine."""
+
+    lab = None
+
+    def __init__(self, checksum: bool = True, deadline: float = DEADLINE, limit: int = LIMIT) -> None:
+        self._checksum, self._deadline, self._limit = checksum, deadline, limit
+        self._made: list[TcpConnector] = []
+
+    @staticmethod
+    def available() -> str | None:
+        """It ships with Assay, and needs the loopback interface alone."""
+        return None
+
+    @staticmethod
+    def build(config: EngineConfig, clock: Clock) -> TcpConnectorEngine:
+        """ValueError for a wrong option. Sockets wait in wall time, whatever the clock."""
+        unknown = set(config.options) - set(OPTIONS)
+        if unknown:
+            raise ValueError(f"connector/tcp: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
+        checksum = config.options.get("checksum", "on")
+        if checksum not in ("on", "off"):
+            raise ValueError(f"connector/tcp: option checksum = {checksum!r}: write on or off")
+        return TcpConnectorEngine(checksum == "on", deadline_of(config.options), limit_of(config.options))
+
+    def connector(self, address: str | None = None) -> Connector:
+        """One that listens at a free port of the loopback interface, and asks `address` by default."""
+        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit)
+        self._made.append(made)
+        return made
+
+    def usage(self) -> dict[str, int]:
+        """`segments` and `bytes`, over all connectors made."""
+        each = [made.usage() for made in self._made]
+        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
+
+    def close(self) -> None:
+        for made in self._made:
+            made.close()
+        self._made.clear()
+
+
+def deadline_of(options: Mapping[str, str]) -> float:
+    """The option `deadline` in seconds, above 0 and finite; ValueError for anything else."""
+    text = options.get("deadline", str(DEADLINE))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"option deadline = {text!r}: give seconds above 0")
+    return seconds
+
+
+def limit_of(options: Mapping[str, str]) -> int:
+    """The option `limit` in bytes, at least 1; ValueError for anything else."""
+    text = options.get("limit", str(LIMIT))
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"option limit = {text!r}: give bytes, at least 1")
+    return int(text)

@@ -1,0 +1,86 @@
+"""What a tcp connector holds of its own puts: a private copy of each payload, published whole, counted by its readers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.transfer.buffers import byte_view
+from harness.transfer.protocol import Buffer
+from harness.transfer.reference.tcp_frames import Slot, checksum_of
+
+
+@dataclass
+class Held:
+    """A payload that nobody writes to any more, its checksum (None: unchecked), and how many readers are not done with it."""
+
+    data: memoryview
+    checksum: int | None
+    readers: int
+
+
+class Store:
+    """Thread-safe. `lab`, where there is one, is entered in the middle of each copy, as `store`."""
+
+    def __init__(self, checksum: bool, lab: Any = None) -> None:
+        self._checksum, self._lab = checksum, lab
+        self._lock = threading.Lock()
+        self._held: dict[Slot, Held] = {}
+        self._closed = False
+
+    def put(self, slot: Slot, data: Buffer, readers: int, limit: int) -> int:
+        """Copy, then publish in the place of what was there; returns the bytes. ValueError over `limit`, ConnectionError after `close`."""
+        view = byte_view(data)
+        if len(view) > limit:
+            raise ValueError(f"a payload of {len(view)} bytes, the limit is {limit} (option limit)")
+        copy = self._copy(view)
+        self._publish(slot, Held(copy, checksum_of(copy) if self._checksum else None, readers))
+        return len(copy)
+
+    def find(self, slot: Slot) -> Held | None:
+        """The payload; it stays whole for whoever has found it, whatever happens to the slot."""
+        with self._lock:
+            return self._held.get(slot)
+
+    def done(self, slot: Slot) -> None:
+        """One reader is done; the last one frees the payload."""
+        with self._lock:
+            held = self._held.get(slot)
+            if held is None:
+                return
+            held.readers -= 1
+            if not held.readers:
+                del self._held[slot]
+
+    def discard(self, slot: Slot) -> None:
+        with self._lock:
+            self._held.pop(slot, None)
+
+    def usage(self) -> dict[str, int]:
+        """`segments` held and their `bytes`."""
+        with self._lock:
+            return {"segments": len(self._held), "bytes": sum(len(held.data) for held in self._held.values())}
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._held.clear()
+
+    def _copy(self, view: memoryview) -> memoryview:
+        # Not a bytearray: that would be zeroed first, and these are up to gigabytes.
+        copy = memoryview(np.empty(len(view), np.uint8))
+        half = len(view) // 2
+        copy[:half] = view[:half]
+        if self._lab is not None:
+            self._lab.enter("store")
+        copy[half:] = view[half:]
+        return copy.toreadonly()
+
+    def _publish(self, slot: Slot, held: Held) -> None:
+        with self._lock:
+            if self._closed:
+                raise ConnectionError("the connector is closed; nothing can be put any more")
+            self._held[slot] = held
