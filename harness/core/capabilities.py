@@ -70,6 +70,8 @@ class Transfer(str, Enum):
     """A receiver that has the first tokens already can ask for the others."""
     INTO = "into"
     """A payload can be received into the pages of the receiver's own cache."""
+    PROCESSES = "processes"
+    """Sender and receiver may be two processes, over the connector that the engine was built with."""
     MEMORY_FLOOR = "memory_floor"
     """No prefetch goes to a device of which less than a configured share is free."""
 

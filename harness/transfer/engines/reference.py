@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
+from harness.transfer.engines.memory import MemoryConnectorEngine
+from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.protocol import Connector, Topology, TransferConfig
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.manager import TransferManager
-from harness.transfer.reference.memory import MemoryConnector
-from harness.transfer.reference.tcp import TcpConnector
 
-CONNECTORS = {"memory": MemoryConnector, "tcp": TcpConnector}
-"""What the option `connector` may name."""
+CONNECTORS = {"memory": MemoryConnectorEngine, "tcp": TcpConnectorEngine}
+"""What the option `connector` may name, and who makes it."""
 
 
 class ReferenceTransfer:
@@ -20,7 +20,7 @@ class ReferenceTransfer:
     def __init__(self, connector: str, clock: Clock) -> None:
         if connector not in CONNECTORS:
             raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
-        self._connector, self._clock = CONNECTORS[connector], clock
+        self._connectors, self._clock = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", {}, 0), clock), clock
         self._managers: list[TransferManager] = []
         self.lab = ReferenceLab(clock) if isinstance(clock, VirtualClock) else None
 
@@ -44,7 +44,8 @@ class ReferenceTransfer:
 
     def connector(self, address: str | None = None) -> Connector:
         """Whoever asks closes it."""
-        return self._connector()
+        self._connectors.lab = self.lab
+        return self._connectors.connector(address)
 
     def usage(self) -> dict[str, int]:
         return {"managers": len(self._open())}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
@@ -16,7 +17,8 @@ OPTIONS = ("checksum", "deadline", "limit")
 class TcpConnectorEngine:
     """Makes tcp connectors with the options of the engine."""
 
-    lab = None
+    lab: Any = None
+    """What connectors made from then on are given as their lab."""
 
     def __init__(self, checksum: bool = True, deadline: float = DEADLINE, limit: int = LIMIT) -> None:
         self._checksum, self._deadline, self._limit = checksum, deadline, limit
@@ -40,7 +42,7 @@ class TcpConnectorEngine:
 
     def connector(self, address: str | None = None) -> Connector:
         """One that listens at a free port of the loopback interface, and asks `address` by default."""
-        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit)
+        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit, lab=self.lab)
         self._made.append(made)
         return made
 

@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reached:
-    """Sent when the child stands inside a held operation, which it does until it is killed."""
+    """Sent when the child stands inside a held operation, as it then does until it is killed."""
 
     op: str
 
@@ -77,35 +77,42 @@ class JoinedWitness(WitnessConnector):
 
 
 class Hold:
-    """A lab of which one operation, once begun, is told and never ends. It has no virtual clock; `lag` and `fail_next` are not for it."""
+    """A lab in which one operation, once entered, is told to the parent and never ends. Until `op` is set nothing is held."""
 
-    def __init__(self, op: str, line: Line, lock: threading.Lock) -> None:
-        self._op, self._line, self._lock = op, line, lock
+    def __init__(self, line: Line, lock: threading.Lock) -> None:
+        self.op: str | None = None
+        self._line, self._lock = line, lock
 
     def enter(self, op: str) -> None:
-        if op == self._op:
+        if op == self.op:
             with self._lock:
                 self._line.send(Reached(op))
             threading.Event().wait()
+
+    def takes(self, op: str) -> bool:
+        """Nothing is made to fail."""
+        return False
 
 
 class Workshop:
     """What a child can do by itself."""
 
     def __init__(self, line: Line, lock: threading.Lock) -> None:
-        self._line, self._lock = line, lock
+        self._hold = Hold(line, lock)
         self._cleanup = ExitStack()
 
     def build(self, blueprint: Blueprint) -> Any:
-        """The engine, with its fault planted first, on wall time."""
+        """The engine, with its fault planted first, on wall time. One of ours is given the lab that `hold` acts on."""
         self._cleanup.enter_context(blueprint.planted())
         engine = blueprint.build(SystemClock())
         self._cleanup.callback(engine.close)
+        if blueprint.spec().reference:
+            engine.lab = self._hold
         return engine
 
-    def hold(self, thing: Any, op: str) -> None:
-        """From now on `thing`, one of our own engines' objects with a lab, stops for ever inside `op`."""
-        thing.lab = Hold(op, self._line, self._lock)
+    def hold(self, op: str) -> None:
+        """From now on this process stops for ever inside `op`, an operation of its engine's lab."""
+        self._hold.op = op
 
     def witness(self, connector: Connector) -> JoinedWitness:
         return JoinedWitness(connector)

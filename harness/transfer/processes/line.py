@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 import time
@@ -39,6 +40,10 @@ class Line:
         if length > LONGEST:
             raise LineBroken(f"a message of {length} bytes; at most {LONGEST} are read")
         return pickle.loads(self._exactly(length, until))
+
+    def is_ready(self) -> bool:
+        """Whether a message, or the end, has begun to arrive."""
+        return bool(select.select([self._end], [], [], 0)[0])
 
     def close(self) -> None:
         self._end.close()

@@ -59,6 +59,10 @@ class Pending:
     def __init__(self, owner: Child, what: str) -> None:
         self._owner, self._what = owner, what
 
+    def ended(self) -> bool:
+        """Whether there is a result to be had without waiting, or none to be had any more."""
+        return self._owner.has_word()
+
     def result(self, deadline: float | None = None) -> Any:
         """Raises as `Child.call`."""
         return self._owner.answer(self._what, deadline)
@@ -113,6 +117,10 @@ class Child:
         """As `call`, without waiting for the end. The next request waits for this one's result."""
         return self._ask(child.Request(target, name, args, kwargs))
 
+    def hold(self, op: str) -> None:
+        """From now on the child stops for ever inside the operation `op` of its engine's lab; `reached` waits for that."""
+        self.call(child.WORKSHOP, "hold", op)
+
     def reached(self, op: str) -> None:
         """Return once the child stands inside the held operation. DeadlineMissed, ChildDied as in `call`."""
         until = time.monotonic() + self._deadline
@@ -131,6 +139,10 @@ class Child:
         if message.error is not None:
             raise _rebuilt(*message.error)
         return unpacked(message.value)
+
+    def has_word(self) -> bool:
+        """Whether something has come over the line, its end included."""
+        return self._line.is_ready()
 
     def kill(self) -> None:
         """SIGKILL, and wait until the process is gone."""

@@ -21,6 +21,10 @@ class Remote:
         """Call the method without waiting for its end."""
         return self.child.begin(self.kept.number, name, *args, **kwargs)
 
+    def keep(self, name: str, *args: Any) -> Kept:
+        """Call the method; what it returns stays in the child, which holds it until it ends."""
+        return self.child.keep(self.kept.number, name, *args)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -41,10 +45,6 @@ class Remote:
 
 class RemoteConnector(Remote):
     """A `Connector` in a child."""
-
-    def hold(self, op: str) -> None:
-        """From now on the connector stops for ever inside the operation `op` of its lab, and says so (`Child.reached`)."""
-        self.child.call(WORKSHOP, "hold", self.kept, op)
 
     def witnessed(self) -> RemoteConnector:
         """The connector behind a witness, which is asked for `calls`."""
