@@ -16,4 +16,6 @@ def byte_view(data: Buffer) -> memoryview:
         if data.dtype != torch.uint8 or data.dim() != 1 or not data.is_contiguous():
             raise ValueError(f"a carried tensor is contiguous, one-dimensional and uint8, not {data.dtype} of shape {list(data.shape)}")
         return memoryview(data.detach().cpu().numpy())
-    return memoryview(data).cast("B")
+    view = memoryview(data)
+    # What holds no byte cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(b"")

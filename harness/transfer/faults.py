@@ -123,6 +123,7 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
 @fault(
     "connector/canary",
     seam=f"{REFERENCE}.memory:MemoryConnector._copy",
+    engine="connector/memory",
     role=Role.CANARY,
     claims=[
         "connector.carry.bits",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from harness.core.clock import Clock
+from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.protocol import Connector
+from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.memory import MemoryConnector
 
 
 class MemoryConnectorEngine:
-    """Makes memory connectors."""
+    """Makes memory connectors. Its lab acts on all of them; there is one on a VirtualClock only."""
 
-    lab = None
-
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._made: list[MemoryConnector] = []
+        self.lab = ReferenceLab(clock, ("store",)) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
     def available() -> str | None:
@@ -23,16 +23,16 @@ class MemoryConnectorEngine:
 
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> MemoryConnectorEngine:
-        """ValueError for any option. The clock is not needed: no call waits."""
+        """ValueError for any option."""
         if config.options:
             raise ValueError(f"connector/memory: unknown options {sorted(config.options)}; it has none")
-        return MemoryConnectorEngine()
+        return MemoryConnectorEngine(clock)
 
     def connector(self, address: str | None = None) -> Connector:
         """ValueError for an address: nothing outside this process can join."""
         if address is not None:
             raise ValueError(f"connector/memory: address {address!r}; memory of another process cannot be joined")
-        made = MemoryConnector()
+        made = MemoryConnector(self.lab)
         self._made.append(made)
         return made
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines.memory import MemoryConnectorEngine
+from harness.transfer.engines.shm import ShmConnectorEngine
 from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.protocol import Connector, Topology, TransferConfig
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.manager import TransferManager
 
-CONNECTORS = {"memory": MemoryConnectorEngine, "tcp": TcpConnectorEngine}
+CONNECTORS = {"memory": MemoryConnectorEngine, "shm": ShmConnectorEngine, "tcp": TcpConnectorEngine}
 """What the option `connector` may name, and who makes it."""
 
 
@@ -20,9 +21,10 @@ class ReferenceTransfer:
     def __init__(self, connector: str, clock: Clock) -> None:
         if connector not in CONNECTORS:
             raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
-        self._connectors, self._clock = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", {}, 0), clock), clock
+        self._clock = clock
         self._managers: list[TransferManager] = []
-        self.lab = ReferenceLab(clock) if isinstance(clock, VirtualClock) else None
+        self.lab = ReferenceLab(clock, ("copy", "store")) if isinstance(clock, VirtualClock) else None
+        self._connectors = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", {}, 0), clock)
 
     @staticmethod
     def available() -> str | None:
@@ -43,7 +45,7 @@ class ReferenceTransfer:
         return manager
 
     def connector(self, address: str | None = None) -> Connector:
-        """Whoever asks closes it."""
+        """Whoever asks closes it; the engine's own close takes what was left open."""
         self._connectors.lab = self.lab
         return self._connectors.connector(address)
 
@@ -54,6 +56,7 @@ class ReferenceTransfer:
         for manager in self._open():
             manager.close()
         self._managers = []
+        self._connectors.close()
 
     def _open(self) -> list[TransferManager]:
         return [manager for manager in self._managers if not manager.closed]

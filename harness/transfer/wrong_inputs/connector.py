@@ -43,7 +43,7 @@ def first_put_wins(original: Any, connector: Any, slot: Any, held: Any) -> None:
 
 
 @wrong_input("connector/discard-by-prefix", "memory:MemoryConnector.discard", "connector.hold.discard_one", engine=MEMORY)
-def discard_by_prefix(original: Any, connector: Any, from_stage: str, to_stage: str, key: str) -> None:
+def discard_by_prefix(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
     """A discard reaches every key that begins alike."""
     for held in [slot for slot in connector._held if slot[:2] == (from_stage, to_stage) and slot[2].startswith(key)]:
         original(connector, *held)

@@ -1,0 +1,55 @@
+"""`connector/shm`: bytes carried in shared memory, between processes of one machine."""
+
+from __future__ import annotations
+
+from harness.core.clock import Clock, VirtualClock
+from harness.core.spec import EngineConfig
+from harness.transfer.protocol import Connector
+from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
+from harness.transfer.reference.shm import DEFAULT_LIMIT, ShmConnector
+from harness.transfer.reference.shm_transport import unavailable
+
+OPTIONS = ("checksum", "limit")
+
+
+class ShmConnectorEngine:
+    """Makes shared-memory connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
+
+    def __init__(self, checksum: bool, limit: int, clock: Clock) -> None:
+        self._checksum, self._limit = checksum, limit
+        self._made: list[ShmConnector] = []
+        self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
+
+    @staticmethod
+    def available() -> str | None:
+        """Where there is a tmpfs at /dev/shm."""
+        return unavailable()
+
+    @staticmethod
+    def build(config: EngineConfig, clock: Clock) -> ShmConnectorEngine:
+        """ValueError for an option, or a value, that it does not know."""
+        unknown = set(config.options) - set(OPTIONS)
+        if unknown:
+            raise ValueError(f"connector/shm: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
+        checksum, limit = config.options.get("checksum", "on"), config.options.get("limit", str(DEFAULT_LIMIT))
+        if checksum not in ("on", "off"):
+            raise ValueError(f"connector/shm: option checksum = {checksum!r}; it is on or off")
+        if not limit.isdecimal():
+            raise ValueError(f"connector/shm: option limit = {limit!r}; give bytes")
+        return ShmConnectorEngine(checksum == "on", int(limit), clock)
+
+    def connector(self, address: str | None = None) -> Connector:
+        """A peer of a transport of its own, or of the one that `address` names."""
+        made = ShmConnector(address, checksum=self._checksum, limit=self._limit, lab=self.lab)
+        self._made.append(made)
+        return made
+
+    def usage(self) -> dict[str, int]:
+        """`segments` and `bytes`, over all connectors made."""
+        each = [made.usage() for made in self._made]
+        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
+
+    def close(self) -> None:
+        for made in self._made:
+            made.close()
+        self._made.clear()

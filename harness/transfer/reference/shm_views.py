@@ -1,0 +1,74 @@
+"""A receiver's side: payloads read where they lie, through mappings that are kept for the next one."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable
+
+import numpy as np
+
+from harness.transfer.reference.shm_header import Header
+
+KEPT_MAPPINGS, KEPT_BYTES = 32, 4 << 30
+"""How many mappings are kept, and how much address space they may take together."""
+
+
+class Mappings:
+    """Read-only mappings of segments, the one used longest ago first. Thread-safe.
+
+    A kept mapping keeps its memory: those of removed segments are dropped at the next call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[int, mmap.mmap]] = OrderedDict()
+
+    def view(self, fd: int, header: Header) -> memoryview:
+        """The payload, read-only, in place. `fd` holds the reader's lock, and is closed when the last view of the payload is gone."""
+        with self._lock:
+            mapping = self._mapping(fd, header)
+        payload = np.frombuffer(mapping, dtype=np.uint8)[header.offset : header.offset + header.size]
+        # Slices and tensors made from the view keep this array, and with it the lock, alive.
+        weakref.finalize(payload, os.close, fd).atexit = False
+        return memoryview(payload)
+
+    def let_go(self) -> None:
+        """Keep none. What is being read stays mapped."""
+        with self._lock:
+            for fd, _ in self._kept.values():
+                os.close(fd)
+            self._kept.clear()
+
+    def drop_removed(self) -> None:
+        """Keep none of segments that their senders removed."""
+        with self._lock:
+            for name in [name for name, (fd, _) in self._kept.items() if os.fstat(fd).st_nlink == 0]:
+                self._drop(name)
+
+    def _mapping(self, fd: int, header: Header) -> mmap.mmap:
+        name = self._incarnation(fd, header)
+        if name not in self._kept:
+            # Another open file of the same segment: a mapping keeps its own open, and the lock must end before it.
+            own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+            self._kept[name] = own, mmap.mmap(own, os.fstat(own).st_size, prot=mmap.PROT_READ)
+        self._kept.move_to_end(name)
+        mapping = self._kept[name][1]
+        while len(self._kept) > KEPT_MAPPINGS or (len(self._kept) > 1 and sum(len(kept) for _, kept in self._kept.values()) > KEPT_BYTES):
+            self._drop(next(iter(self._kept)))
+        return mapping
+
+    def _incarnation(self, fd: int, header: Header) -> Hashable:
+        """What tells a segment from every other, before and after it: its inode, and what its owner drew when it made the file.
+
+        Not its name: a peer that restarts gives its segments the old ones.
+        """
+        status = os.fstat(fd)
+        return status.st_dev, status.st_ino, header.incarnation
+
+    def _drop(self, name: Hashable) -> None:
+        fd, _ = self._kept.pop(name)
+        os.close(fd)
