@@ -132,7 +132,6 @@ def connector_null(original: Any, connector: Any, *where: Any) -> Any:
         "connector.hold.many_reads",
         "connector.hold.replaced",
     ],
-    engine="connector/memory",
 )
 def connector_canary(original: Any, connector: Any, data: Any) -> bytes:
     """One bit of every payload is flipped as it is stored."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -55,11 +57,11 @@ class Leftovers:
         return names & used
 
 
-def _opened(process: Path) -> list[str]:
-    try:
-        return [os.readlink(entry.path) for entry in os.scandir(process / "fd")]
-    except OSError:
-        return []
+def _opened(process: Path) -> Iterator[str]:
+    with suppress(OSError):
+        for number in os.listdir(process / "fd"):
+            with suppress(OSError):  # closed meanwhile
+                yield os.readlink(process / "fd" / number)
 
 
 def _mapped(process: Path) -> list[str]:
