@@ -43,7 +43,7 @@ engine: check-python ## NAME=vllm-omni: builds ci/engines/NAME.txt in a cached e
 	@test -n '$(NAME)' || { echo 'make engine: say which one, for instance NAME=vllm-omni; ci/engines holds one file for each' >&2; exit 2; }
 	@out=$$($(PYTHON) ci/engine_env.py '$(NAME)') || exit 1; \
 	python=$$(printf '%s\n' "$$out" | tail -n 1); \
-	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)' $(call record,engine-$(NAME)) $(ARGS)
+	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)*' $(call record,engine-$(NAME)) $(ARGS)
 
 lint: $(STAMP) ## ruff, and whether the code is formatted
 	$(VENV_PYTHON) -m ruff check $(ARGS)

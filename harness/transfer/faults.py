@@ -43,7 +43,7 @@ def prefetch_not_cancelled(original: Any, table: Any, job: Any) -> bool:
 
 @fault(
     "transfer/sender-endpoint-sticky",
-    seam=f"{REFERENCE}.manager:TransferManager._sender",
+    seam=f"{REFERENCE}.manager:TransferManager._sender_of",
     claims=["transfer.endpoint.own_untouched", "transfer.endpoint.per_request"],
     source="vllm-omni update_sender_info (code; leak inferred), #2000 (review), #5138 (bot)",
 )
@@ -78,9 +78,9 @@ def layer_order(original: Any, codec: Any, tensors: Any) -> list[Any]:
 
 
 @fault("transfer/null", seam=f"{REFERENCE}.codec:PayloadCodec.decode", role=Role.NULL)
-def null(original: Any, codec: Any, request_id: str, data: Any) -> Any:
+def null(original: Any, codec: Any, *payload: Any) -> Any:
     """Nothing is wrong."""
-    return original(codec, request_id, data)
+    return original(codec, *payload)
 
 
 @fault(

@@ -70,7 +70,7 @@ class Endpoint:
 class KVLayout:
     """The shape of one rank's KV cache, a `LayerKV` a layer.
 
-    `packed`: one tensor [2, blocks, *block], keys first; else a pair of tensors [blocks, *block], keys and values. *block is as `order` says.
+    `packed`: one tensor [2, blocks, *block], keys first; else a pair [blocks, *block], keys and values. *block is as `order` says.
     `heads` are those that this rank holds; `total_heads` those of the model, where ranks hold copies (None: each head lies on one rank).
     Rank r of a tensor-parallel group of n holds heads r * heads to (r + 1) * heads; with more ranks than heads, head r * total_heads // n.
     """
@@ -308,8 +308,8 @@ class TransferManager(Protocol):
         """The request is gone: its transfer is not begun, or its result is dropped (capability ABORT)."""
         ...
 
-    def reject(self, request_id: str) -> None:
-        """The receiver will not take the request: its sender is told, and holds nothing for it any more (capability REJECT)."""
+    def reject(self, request_id: str, endpoint: Endpoint | None = None) -> None:
+        """The receiver will not take the request: its sender is told, and holds nothing for this reader any more (capability REJECT)."""
         ...
 
     def completions(self) -> list[Completion]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from harness import __main__ as cli
-from harness.core.capabilities import VOCABULARY
 from harness.core.claims import read_claims
 from harness.core.faults import all_faults
 from harness.core.registry import builtin_specs
@@ -68,8 +67,11 @@ def test_the_table_of_claims(capsys):
 
 
 ADAPTER = """
+from harness.core.capabilities import ConnectorCap
+
+
 class Adapter:
-    spec = {"name": "connector/mine", "profiles": {"cpu": {}}, "capabilities": dict.fromkeys((m.value for m in VOCABULARY["connector"]), "full")}
+    spec = {"name": "connector/mine", "profiles": {"cpu": {}}, "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full")}
     available = staticmethod(lambda: "not today")
     build = staticmethod(lambda config, clock: None)
 """

@@ -50,7 +50,7 @@ def test_a_whole_entry():
         summary="a dictionary",
         factory="harness.transfer.engines.memory:MemoryConnectorEngine",
         profiles={"cpu": Profile("cpu", marks=("core_model",)), "gpu": Profile("gpu", "cuda", "cuda", "H100", 2, 1.5)},
-        capabilities={"many_reads": Declared(Support.FULL)},
+        capabilities={member.value: Declared(Support.FULL) for member in VOCABULARY["connector"]},
         options={"size": Option("small", ("small", "large"), "how big"), "note": Option()},
     )
 
@@ -92,7 +92,7 @@ NAMES = [
     (("options", "size", "defualt"), "small", "x/y: options.size: unknown key 'defualt'; nearest: default"),
     (("options", "size", "default"), "smal", "x/y: options.size: unknown default 'smal'; nearest: small"),
     (("options", "note", "choices"), ["a"], "x/y: options.note: unknown default ''; there are: a"),
-    (("capabilities",), {}, "x/y: undeclared capabilities ['many_reads']"),
+    (("capabilities",), {}, "x/y: undeclared capabilities ['many_reads', "),
     (("capabilities", "fly"), "full", "x/y: unknown capabilities ['fly']"),
     (("capabilities", "many_reads"), "never", "x/y: capabilities.many_reads: support = never needs a reason"),
 ]

@@ -6,10 +6,13 @@ from collections import Counter
 import pytest
 
 from harness import tables
+from harness.core.capabilities import ConnectorCap
 from harness.core.claims import Claim, Level
 from harness.core.faults import Fault, Role
 from harness.core.registry import Registry
 from harness.core.spec import parse_spec
+
+OFFERED = dict.fromkeys((member.value for member in ConnectorCap), "full")
 
 
 class Adapter:
@@ -28,7 +31,7 @@ def spec(name="connector/toy", **changes):
         "tested": ["8", "9"],
         "options": {"size": {"default": "s", "choices": ["s", "l"]}, "note": {"default": "[auto]"}},
         "profiles": {"cpu": {}},
-        "capabilities": {"many_reads": {"support": "never", "reason": "it [forgets]"}},
+        "capabilities": OFFERED | {"many_reads": {"support": "never", "reason": "it [forgets]"}},
     }
     made = parse_spec(name, {**entry, **changes})
     object.__setattr__(made, "adapter", Adapter)
@@ -65,7 +68,8 @@ def test_engines_as_json(capsys):
                 "note": {"default": "[auto]", "choices": [], "help": ""},
             },
             "profiles": {"cpu": "available"},
-            "capabilities": {"many_reads": {"support": "never", "reason": "it [forgets]", "since": "", "value": None}},
+            "capabilities": {name: {"support": "full", "reason": "", "since": "", "value": None} for name in OFFERED}
+            | {"many_reads": {"support": "never", "reason": "it [forgets]", "since": "", "value": None}},
         }
     ]
 
@@ -89,7 +93,7 @@ def test_engines_as_a_table(capsys):
 )
 def test_what_an_engine_does_not_offer(capsys, declared, said):
     """The second table is there only if it has rows."""
-    tables.show_engines(Registry([spec(capabilities={"many_reads": declared})]))
+    tables.show_engines(Registry([spec(capabilities=OFFERED | {"many_reads": declared})]))
 
     shown = words(capsys.readouterr().out)
     assert ("What they do not offer" in shown) == (said is not None)

@@ -138,7 +138,8 @@ def test_a_path_that_is_no_adapter(installed, path, text):
 
 def adapter(**attributes):
     """A class with everything an adapter needs, save what is set to None here."""
-    spec = {"name": "connector/toy", "profiles": {"cpu": {}}, "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full")}
+    offered = dict.fromkeys((m.value for m in ConnectorCap), "full")
+    spec = {"name": "connector/toy", "profiles": {"cpu": {}}, "capabilities": offered}
     whole = {"spec": spec, "available": staticmethod(lambda: None), "build": staticmethod(lambda _config, _clock: None), **attributes}
     return type("Adapter", (), {k: v for k, v in whole.items() if v is not None})
 

@@ -14,6 +14,7 @@ from harness.core.faults import Role, fault
 from harness.core.verdict import Unavailable
 
 LOG = Path(__file__).with_name("toy.log")
+OFFERED = dict.fromkeys((member.value for member in ConnectorCap), "full")
 CLAIMS = ("connector.toy.first", "connector.toy.second")
 
 
@@ -81,7 +82,7 @@ class Toy:
         "package": "pluggy",
         "options": {"mode": {"default": "plain", "choices": ["plain", "loud", "with space"]}},
         "profiles": {"cpu": {}},
-        "capabilities": dict.fromkeys((m.value for m in ConnectorCap), "full"),
+        "capabilities": OFFERED,
     }
 
     @classmethod
@@ -103,10 +104,10 @@ def variant(name, **changes):
 
 
 Other = variant("other")
-Never = variant("never", capabilities={"many_reads": {"support": "never", "reason": "one reader only"}})
-NotYet = variant("notyet", capabilities={"many_reads": {"support": "not_yet", "reason": "planned"}})
-Newer = variant("newer", capabilities={"many_reads": {"support": "since", "since": "99.0"}})
-Older = variant("older", capabilities={"many_reads": {"support": "since", "since": "0.0.1"}})
+Never = variant("never", capabilities=OFFERED | {"many_reads": {"support": "never", "reason": "one reader only"}})
+NotYet = variant("notyet", capabilities=OFFERED | {"many_reads": {"support": "not_yet", "reason": "planned"}})
+Newer = variant("newer", capabilities=OFFERED | {"many_reads": {"support": "since", "since": "99.0"}})
+Older = variant("older", capabilities=OFFERED | {"many_reads": {"support": "since", "since": "0.0.1"}})
 Missing = variant("missing", why="no cards here")
 Gated = variant("gated", build_raises=Unavailable("weights are gated"))
 Broken = variant("broken", build_raises=RuntimeError("no kernel image"))

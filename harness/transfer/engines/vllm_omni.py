@@ -1,16 +1,13 @@
 """Adapter of vLLM-Omni's KV transfer manager (`OmniKVTransferManager`, vllm-omni 0.28 to 0.30).
 
-Managers are made by the engine's own entry points and moved through its own calls; what is private to it is read, never
-written, and only where it offers nothing public. It keeps its own wall clock, so the clock given to `build` goes unused.
+Managers are made by the engine's own entry points. It keeps its own wall clock, so the clock given to `build` goes unused.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
-from types import SimpleNamespace
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -18,18 +15,10 @@ import torch
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines import vllm_omni_config
-from harness.transfer.protocol import (
-    Completion,
-    Connector,
-    Delivery,
-    Endpoint,
-    EntryPoint,
-    KVPayload,
-    Outcome,
-    ReceiveRole,
-    Topology,
-    TransferConfig,
-)
+from harness.transfer.engines.vllm_omni_manager import VllmOmniManager, sender_info
+from harness.transfer.engines.vllm_omni_shm import SharedMemory, unavailable
+from harness.transfer.engines.vllm_omni_topology import Groups, described, is_whole_world
+from harness.transfer.protocol import Connector, EntryPoint, KVOrder, Topology, TransferConfig
 
 
 class VllmOmniTransfer:
@@ -39,9 +28,7 @@ class VllmOmniTransfer:
 
     @staticmethod
     def available() -> str | None:
-        """Why it cannot run here, or None. Imports neither package: vLLM takes ten seconds."""
-        missing = [name for name in ("vllm_omni", "vllm") if find_spec(name) is None]
-        return f"{' and '.join(missing)} not installed; see ci/engines/vllm-omni.txt" if missing else None
+        return unavailable()
 
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> VllmOmniTransfer:
@@ -58,28 +45,27 @@ class VllmOmniTransfer:
         from harness.transfer.engines.vllm_omni_connectors import BridgeFactory
 
         self._ar_config, self._device = ar_config, device
-        self._bridges = BridgeFactory()
-        self._deployed: list[_Manager] = []
+        self._bridges, self._groups = BridgeFactory(), Groups()
+        self._deployed: list[VllmOmniManager] = []
 
-    def deploy(self, topology: Topology | None, connector: Connector, config: TransferConfig) -> _Manager:
-        from harness.transfer.engines.vllm_omni_topology import parallel_state
-
+    def deploy(self, topology: Topology | None, connector: Connector, config: TransferConfig) -> VllmOmniManager:
+        """A receiver of a topology that torch.distributed spans joins the engine's own groups: every rank deploys it together."""
+        if config.layout.order is KVOrder.HND:
+            raise NotImplementedError("vllm-omni: a layer [2, blocks, ...], or a pair, is read as tokens before heads")
         # The engine asks for its ranks in the constructor, for its groups at first use and for its connector at either:
         # all three are settled here, while the described process is in place.
-        with parallel_state(topology), self._bridges.serving(connector) as connector_type:
+        with self._place(topology, config), self._bridges.serving(connector) as connector_type:
             native = _make(config, topology or Topology(), connector_type, self._ar_config)
             _ = native.topo_config, native.connector
             if config.own_endpoint is not None:
-                native.update_sender_info(_sender_info(config.own_endpoint))
-        manager = _Manager(native, config, self._device)
+                native.update_sender_info(sender_info(config.own_endpoint))
+        manager = VllmOmniManager(native, config, self._device)
         self._deployed = [*self._open(), manager]
         return manager
 
     def connector(self, address: str | None = None) -> Connector:
         """The engine's own between stages of one host; whoever asks closes it."""
-        from harness.transfer.engines.vllm_omni_connectors import SharedMemory
-
-        return SharedMemory()
+        return SharedMemory(address)
 
     def usage(self) -> Mapping[str, int]:
         return {"managers": len(self._open())}
@@ -88,8 +74,18 @@ class VllmOmniTransfer:
         for manager in self._open():
             manager.close()
         self._deployed = []
+        self._groups.leave()
 
-    def _open(self) -> list[_Manager]:
+    def _place(self, topology: Topology | None, config: TransferConfig) -> AbstractContextManager[None]:
+        """Where the engine finds its ranks and groups; None leaves its parallel state as it is, not initialised."""
+        if topology is None:
+            return nullcontext()
+        if config.receives and is_whole_world(topology):
+            self._groups.join(topology)
+            return nullcontext()
+        return described(topology)
+
+    def _open(self) -> list[VllmOmniManager]:
         return [manager for manager in self._deployed if not manager.closed]
 
 
@@ -99,107 +95,3 @@ def _make(config: TransferConfig, topology: Topology, connector_type: str, ar_co
     if config.entry is EntryPoint.DIFFUSION:
         return OmniKVTransferManager.from_od_config(vllm_omni_config.diffusion(config, topology, connector_type))
     return OmniKVTransferManager.from_vllm_config(*vllm_omni_config.autoregressive(config, topology, connector_type, ar_config))
-
-
-class _Manager:
-    """One `OmniKVTransferManager`."""
-
-    def __init__(self, native: Any, config: TransferConfig, device: torch.device) -> None:
-        self._native, self._device = native, device
-        self.layout = config.layout
-        self.closed = False
-
-    @property
-    def prefetch_enabled(self) -> bool:
-        return bool(self._native.config.enable_kv_async_prefetch)
-
-    @property
-    def role(self) -> ReceiveRole:
-        return ReceiveRole(self._native.topo_config.role.value)
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        host, port = self._native._sender_base_host, self._native._sender_base_zmq_port
-        return None if host is None and port is None else Endpoint(host, port)
-
-    @property
-    def connector_options(self) -> Mapping[str, Any]:
-        held = self._native.config.connector_config or {}
-        return {name: value for name, value in held.items() if name != "type"}
-
-    def send(self, request_id: str, kv: Sequence[torch.Tensor], block_ids: Sequence[int], seq_len: int) -> None:
-        """The engine logs a failed send and returns as after a good one."""
-        self._native.handle_finished_requests_kv_transfer(
-            {request_id: {"block_ids": list(block_ids), "seq_len": seq_len}},
-            list(kv),
-            self.layout.block_size,
-            str(self.layout.dtype).removeprefix("torch."),
-        )
-
-    def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None) -> None:
-        self._native.start_prefetch({"request_id": request_id, "kv_sender_info": _sender_info(endpoint)}, device)
-
-    def stop_prefetch(self) -> None:
-        self._native.shutdown_prefetch()
-
-    def consume(self, request_id: str) -> Delivery:
-        from vllm_omni.distributed.omni_connectors.kv_transfer_manager import KVPrefetchConsumeError
-
-        try:
-            return _delivery(*self._native.consume_prefetched_kv(SimpleNamespace(request_id=request_id)))
-        except KVPrefetchConsumeError as error:  # the one failure that the engine tells from a miss
-            return Delivery(Outcome.FAILED, reason=str(error))
-
-    def receive(self, request_id: str, endpoint: Endpoint | None, timeout: float) -> Delivery:
-        """May return up to 0.5 s after `timeout`: the engine looks at its watch between ever longer naps."""
-        with self._receive_timeout(timeout):
-            return _delivery(*self._native.receive_kv_cache_for_request(request_id, self._device, sender_info=_sender_info(endpoint)))
-
-    def apply(self, delivery: Delivery) -> KVPayload:
-        # The two steps that the diffusion runner takes between a consume and the forward pass.
-        request = SimpleNamespace(sampling_params=None)
-        self._native._record_stream_for_prefetched(delivery.native)
-        self._native.apply_kv_cache_to_request(request, delivery.native)
-        return _payload(vars(request.past_key_values))
-
-    def abort(self, request_id: str) -> None:
-        raise NotImplementedError("vllm-omni has no call that ends one request's transfer")
-
-    def completions(self) -> list[Completion]:
-        raise NotImplementedError("vllm-omni does not report how transfers ended")
-
-    def usage(self) -> Mapping[str, int]:
-        # The engine counts neither; an executor that it has shut down is None.
-        threads = getattr(self._native._prefetch_executor, "_threads", ())
-        return {"futures": len(self._native._prefetch_futures), "workers": sum(thread.is_alive() for thread in threads)}
-
-    def close(self) -> None:
-        """Ends the worker. The connector belongs to who deployed the manager, and stays open."""
-        self._native.shutdown_prefetch()
-        self.closed = True
-
-    @contextmanager
-    def _receive_timeout(self, seconds: float) -> Iterator[None]:
-        """The engine's timeout is one setting of the manager; a prefetch that begins meanwhile gets it too."""
-        own = self._native.config.recv_timeout
-        self._native.config.recv_timeout = seconds
-        try:
-            yield
-        finally:
-            self._native.config.recv_timeout = own
-
-
-def _sender_info(endpoint: Endpoint | None) -> dict[str, Any] | None:
-    return None if endpoint is None else {"host": endpoint.host, "zmq_port": endpoint.port}
-
-
-def _delivery(data: dict[str, Any] | None, size: int) -> Delivery:
-    if data is None:
-        return Delivery(Outcome.MISS)
-    payload = _payload(data["layer_blocks"])
-    rows = {layer.shape[0] for layer in payload.keys + payload.values if layer is not None}
-    return Delivery(Outcome.HIT, payload, size, min(rows, default=0), data["metadata"], native=data)
-
-
-def _payload(layers: Mapping[str, list[torch.Tensor | None]]) -> KVPayload:
-    return KVPayload(tuple(layers["key_cache"]), tuple(layers["value_cache"]))

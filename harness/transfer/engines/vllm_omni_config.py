@@ -57,6 +57,7 @@ def omni_kv(config: TransferConfig, topology: Topology, connector_type: str) -> 
         "need_send_cache": config.sends,
         "need_recv_cache": config.receives,
         "recv_timeout": config.receive_timeout,
+        "kv_prefetch_min_free_mem_ratio": config.min_free_device,
         "rank_mapping": {"from_tp": topology.source_tp, "to_tp": topology.target_tp},
         **_opt_in(config),
     }

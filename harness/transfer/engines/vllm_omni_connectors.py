@@ -1,4 +1,4 @@
-"""Connectors across the border to vLLM-Omni: one of ours under its manager, one of its own behind our protocol.
+"""A connector of ours under vLLM-Omni's manager.
 
 Imported only where vLLM-Omni is installed, from inside the adapter's functions.
 """
@@ -6,18 +6,15 @@ Imported only where vLLM-Omni is installed, from inside the adapter's functions.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from vllm_omni.distributed.omni_connectors.connectors.base import OmniConnectorBase
 from vllm_omni.distributed.omni_connectors.factory import OmniConnectorFactory
-from vllm_omni.distributed.omni_connectors.utils.config import ConnectorSpec
 
 from harness.transfer.buffers import byte_view
-from harness.transfer.protocol import Buffer, Connector, Endpoint
+from harness.transfer.protocol import Connector, Endpoint
 
 _serial = itertools.count()
 
@@ -79,59 +76,3 @@ class BridgeFactory:
         if self._served is None:
             raise RuntimeError("the engine made its connector outside deploy()")
         return Bridge(self._served)
-
-
-class SharedMemory:
-    """The engine's `SharedMemoryConnector`, its default between stages of one host. A get takes the payload away."""
-
-    endpoint: Endpoint | None = None
-    address = ""
-
-    def __init__(self) -> None:
-        self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
-        # Its segments are named by the key alone, for the whole host.
-        self._prefix = f"assay-{os.getpid()}-{next(_serial)}"
-        self._held: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
-        name = self._segment(from_stage, to_stage, key)
-        ok, size, handle = self._native.put(from_stage, to_stage, name, data)
-        if ok:
-            with self._lock:
-                self._held[name] = size
-        return ok, size, handle
-
-    def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
-        # The engine would take an endpoint for a segment's description; on one host the name says it all.
-        name = self._segment(from_stage, to_stage, key)
-        found = self._native.get(from_stage, to_stage, name)
-        if found is not None:
-            with self._lock:
-                self._held.pop(name, None)
-        return found
-
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
-        """The get has taken the payload away."""
-
-    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
-        name = self._segment(from_stage, to_stage, key)
-        self._native.cleanup(name)
-        with self._lock:
-            self._held.pop(name, None)
-
-    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
-        with self._lock:
-            return self._segment(from_stage, to_stage, key) in self._held
-
-    def usage(self) -> Mapping[str, int]:
-        with self._lock:
-            return {"segments": len(self._held), "bytes": sum(self._held.values())}
-
-    def close(self) -> None:
-        self._native.close()
-        with self._lock:
-            self._held.clear()
-
-    def _segment(self, from_stage: str, to_stage: str, key: str) -> str:
-        return f"{self._prefix}-{from_stage}-{to_stage}-{key}"

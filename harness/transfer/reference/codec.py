@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from harness.transfer.protocol import Buffer, KVLayout, KVPayload
 from harness.transfer.reference.errors import PayloadError
-from harness.transfer.reference.wire import Wire, WireTensor
+from harness.transfer.reference.heads import Piece
+from harness.transfer.reference.wire import Land, Wire, WireTensor
 
 
 class PayloadCodec:
-    """Writes and reads the payloads of one layout."""
+    """Writes and reads the payloads of one layout; `checked` as in `Wire`."""
 
-    def __init__(self, layout: KVLayout) -> None:
+    def __init__(self, layout: KVLayout, checked: bool = True) -> None:
         self._layout = layout
-        self._wire = Wire()
+        self._wire = Wire(checked)
 
-    def encode(self, request_id: str, payload: KVPayload, seq_len: int) -> bytearray:
-        """The bytes of a request's payload: tensors [tokens, heads, head_dim], and `seq_len` as its metadata states it."""
-        return self._wire.pack(self._metadata(request_id, seq_len), self._tensors(payload))
+    def encode(
+        self, request_id: str, payload: KVPayload, seq_len: int, piece: Piece | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """The bytes of a request's payload, uint8[n], on `device` (None: host memory).
 
-    def decode(self, request_id: str, data: Buffer) -> tuple[KVPayload, Mapping[str, Any]]:
-        """(payload, metadata). PayloadError where the bytes are damaged, another request's, or of another layout."""
-        metadata, tensors = self._wire.unpack(data)
+        `payload`: tensors [tokens, heads, head_dim]; of its heads those of `piece` are written, all for None. `seq_len` is stated as
+        given.
+        """
+        piece = piece or self._whole()
+        return self._wire.pack(self._metadata(request_id, seq_len, piece), self._tensors(self._sliced(payload, piece)), device)
+
+    def decode(self, request_id: str, data: Buffer, land: Land, piece: Piece | None = None) -> tuple[KVPayload, Mapping[str, Any]]:
+        """(payload, metadata); the payload's tensors are views of what `land` returns (see `Wire.unpack`).
+
+        PayloadError where the bytes are damaged, another request's or another rank's, or of another layout.
+        """
+        metadata, tensors = self._wire.unpack(data, land)
         self._check_owner(request_id, metadata)
-        self._check_layout(tensors)
+        self._check_layout(tensors, (piece or self._whole()).count)
+        self._check_piece(metadata, piece or self._whole())
         ordered = self._in_order(tensors)
         return self._payload(ordered), metadata
 
-    def _metadata(self, request_id: str, seq_len: int) -> dict[str, Any]:
-        return {"request_id": request_id, "seq_len": seq_len}
+    def metadata(self, data: Buffer) -> Mapping[str, Any]:
+        """A payload's metadata alone. PayloadError as `decode`."""
+        return self._wire.unpack(data, lambda body: body)[0]
+
+    def _whole(self) -> Piece:
+        return Piece(0, 0, 0, 0, self._layout.heads)
+
+    def _metadata(self, request_id: str, seq_len: int, piece: Piece) -> dict[str, Any]:
+        """`send` tells this payload from every other, also from one that is sent later under the same id."""
+        ranks = {"from_rank": piece.source_rank, "to_rank": piece.target_rank}
+        return {"request_id": request_id, "seq_len": seq_len, "send": uuid.uuid4().hex, **ranks}
+
+    def _sliced(self, payload: KVPayload, piece: Piece) -> KVPayload:
+        heads = slice(piece.source_head, piece.source_head + piece.count)
+        return KVPayload(tuple(k[:, heads] for k in payload.keys), tuple(v[:, heads] for v in payload.values))
 
     def _tensors(self, payload: KVPayload) -> list[WireTensor]:
         flat: list[WireTensor] = []
@@ -51,15 +79,23 @@ class PayloadCodec:
         if metadata.get("request_id") != request_id:
             raise PayloadError(f"payload of request {metadata.get('request_id')!r} came for {request_id!r}")
 
-    def _check_layout(self, tensors: Sequence[WireTensor]) -> None:
-        """Every layer's key and value, once, with the heads, head_dim and dtype of this stage and one number of tokens."""
+    def _check_piece(self, metadata: Mapping[str, Any], piece: Piece) -> None:
+        ranks = metadata.get("from_rank"), metadata.get("to_rank")
+        if ranks != (piece.source_rank, piece.target_rank):
+            raise PayloadError(f"payload from rank {ranks[0]} to rank {ranks[1]} came for {piece.source_rank} to {piece.target_rank}")
+        for name, kind in (("seq_len", int), ("send", str)):
+            if not isinstance(metadata.get(name), kind):
+                raise PayloadError(f"payload says {name} = {metadata.get(name)!r}")
+
+    def _check_layout(self, tensors: Sequence[WireTensor], heads: int) -> None:
+        """Every layer's key and value, once, with as many heads as were asked for, the head_dim and dtype of this stage, as many tokens."""
         want = self._layout
         if sorted(item.order for item in tensors) != list(range(2 * want.layers)):
             raise PayloadError(f"payload holds {len(tensors)} tensors, not a key and a value for each of {want.layers} layers")
         for item in tensors:
             if item.tensor.dtype != want.dtype:
                 raise PayloadError(f"{item.name} is {item.tensor.dtype}, this stage holds {want.dtype}")
-            if tuple(item.tensor.shape[1:]) != (want.heads, want.head_dim):
-                raise PayloadError(f"{item.name} has shape {list(item.tensor.shape)}, expected [tokens, {want.heads}, {want.head_dim}]")
+            if tuple(item.tensor.shape[1:]) != (heads, want.head_dim):
+                raise PayloadError(f"{item.name} has shape {list(item.tensor.shape)}, expected [tokens, {heads}, {want.head_dim}]")
         if len({len(item.tensor) for item in tensors}) != 1:
             raise PayloadError(f"layers hold different numbers of tokens: {sorted({len(item.tensor) for item in tensors})}")

@@ -28,6 +28,8 @@ class ReferenceLab:
         self._lock = threading.Lock()
         self._lags: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+        self.free_memory: float | None = None
+        """The share of device memory that the engine is to find free; None: as it is."""
 
     def lag(self, op: str, ticks: int) -> None:
         """From now on `op` takes `ticks` ticks of virtual time; 0 ends the lag."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -18,60 +17,86 @@ from harness.transfer.protocol import (
     Delivery,
     Endpoint,
     KVPayload,
+    LayerKV,
     Outcome,
+    Pages,
     ReceiveRole,
     Topology,
     TransferConfig,
 )
 from harness.transfer.reference.codec import PayloadCodec
-from harness.transfer.reference.devices import record_use
 from harness.transfer.reference.distribute import Distributor
-from harness.transfer.reference.errors import TransferError
 from harness.transfer.reference.lab import ReferenceLab
+from harness.transfer.reference.landing import Berth, LandingPool, record_use
 from harness.transfer.reference.ledger import Ledger
+from harness.transfer.reference.memory_floor import MemoryFloor
 from harness.transfer.reference.optin import OptIn
-from harness.transfer.reference.pages import PageReader
+from harness.transfer.reference.pages import PagedCache
 from harness.transfer.reference.prefetch import ENDED_AS, Prefetch, PrefetchTable
-from harness.transfer.reference.receiver import Receiver
+from harness.transfer.reference.receiver import Order, Receiver
+from harness.transfer.reference.sender import Sender
+from harness.transfer.reference.shards import Addressing, Gather, Shard
 from harness.transfer.reference.topology import ReceivePlan
 
 log = logging.getLogger(__name__)
 
 
 class TransferManager:
-    """See `harness.transfer.protocol.TransferManager`. Called by one thread; background work is its own.
+    """See `harness.transfer.protocol.TransferManager`. Called by one thread; background work is its own. `checked` as in `Wire`.
 
-    A payload is discarded at the connector once it was delivered (HIT) or its request aborted. After FAILED it stays, so that a receive may
-    try again.
+    The connector is told that this reader is done once a payload was delivered (HIT) or its request aborted or rejected. After FAILED the
+    payload stays, so that a receive may try again.
     """
 
     def __init__(
-        self, topology: Topology | None, connector: Connector, config: TransferConfig, clock: Clock, lab: ReferenceLab | None = None
+        self,
+        topology: Topology | None,
+        connector: Connector,
+        config: TransferConfig,
+        clock: Clock,
+        lab: ReferenceLab | None = None,
+        checked: bool = True,
     ) -> None:
-        self._plan, self._connector, self._config = ReceivePlan(topology), connector, config
+        self._connector, self._config, self._clock = connector, config, clock
+        plan = ReceivePlan(topology)
+        self._addresses = Addressing(plan, config)
         self.layout = config.layout
-        self.role = self._plan.role()
+        self.role = plan.role()
         self.prefetch_enabled = OptIn(config).prefetches()
         self.connector_options: Mapping[str, Any] = MappingProxyType(dict(config.connector_options))
         self.endpoint = config.own_endpoint
+        self.listens_at = self._addresses.listens_at()
         self.closed = False
-        self._pages, self._codec, self._ledger = PageReader(config.layout), PayloadCodec(config.layout), Ledger()
-        self._foreground, self._background = Receiver(self._codec, clock, lab), Receiver(self._codec, clock, lab)
+        cache, codec = PagedCache(config.layout), PayloadCodec(config.layout, checked)
+        self._codec = codec
+        self._sender = Sender(self._addresses, cache, codec, connector, clock)
+        self._ledger, self._landing, self._floor = Ledger(), LandingPool(), MemoryFloor(config.min_free_device, lab)
+        self._foreground, self._background = Receiver(codec, cache, clock, lab), Receiver(codec, cache, clock, lab)
         self._distributor = Distributor(topology)
-        self._prefetches = PrefetchTable(self._prefetch, clock, self._ledger)
+        self._prefetches = PrefetchTable(self._prefetch, clock, self._ledger, self._landing)
 
-    def send(self, request_id: str, kv: Sequence[torch.Tensor], block_ids: Sequence[int], seq_len: int) -> None:
+    def send(
+        self,
+        request_id: str,
+        kv: Sequence[LayerKV],
+        block_ids: Sequence[int],
+        seq_len: int,
+        *,
+        readers: int = 1,
+        lease: float | None = None,
+    ) -> None:
         """Publish a snapshot of the request's rows: the blocks may be reused on return.
 
-        ValueError for KV of another layout or blocks that do not exist; TransferError if the connector refuses.
+        ValueError for KV of another layout, blocks that do not exist, an id that is live, a lease that is not above 0; TransferError if the
+        connector refuses.
         """
-        payload = self._pages.read(kv, block_ids, seq_len)
-        self._publish(request_id, self._codec.encode(request_id, payload, seq_len))
+        self._sender.send(request_id, kv, block_ids, seq_len, readers, lease)
 
-    def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None) -> None:
+    def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None, skip_tokens: int = 0) -> None:
         """Begin to fetch in the background; the copy to `device` is made there too. Returns at once."""
-        if self._prefetches_here():
-            self._prefetches.start(request_id, endpoint, device)
+        _check_skip(skip_tokens)
+        if self._prefetches_here() and self._floor.leaves_room(device):
+            self._prefetches.start(request_id, endpoint, device, skip_tokens)
 
     def stop_prefetch(self) -> None:
         """Drop every prefetch and end the worker; a copy under way is waited for, so that nothing writes afterwards."""
@@ -79,17 +104,30 @@ class TransferManager:
 
     def consume(self, request_id: str) -> Delivery:
         """Take the request's prefetched cache; waits for one under way, up to `receive_timeout` for its sender."""
-        return self._handed_over(request_id, self._prefetches.consume(request_id))
+        return self._handed_over(request_id, *self._prefetches.consume(request_id))
 
-    def receive(self, request_id: str, endpoint: Endpoint | None, timeout: float) -> Delivery:
-        """Fetch in the foreground, from `endpoint` or else the manager's own. Replaces a prefetch of the same request."""
+    def receive(
+        self, request_id: str, endpoint: Endpoint | None, timeout: float, *, into: Pages | None = None, skip_tokens: int = 0
+    ) -> Delivery:
+        """Fetch in the foreground, from `endpoint` or else the manager's own. Replaces a prefetch of the same request.
+
+        ValueError for a negative `skip_tokens`, and for pages of another layout.
+        """
+        _check_skip(skip_tokens)
         if not self._pulls():
             return Delivery(Outcome.MISS)
         self._prefetches.abort(request_id)
-        generation = self._ledger.begin(request_id)
-        delivery = self._foreground.fetch(request_id, partial(self._look, request_id, endpoint), timeout)
+        generation, berth = self._ledger.begin(request_id), Berth(self._landing)
+        order = Order(request_id, self._gather(request_id, endpoint), berth, None, self._skip(request_id, skip_tokens), into)
+        delivery = self._foreground.fetch(order, timeout)
+        berth.hand_over() if delivery.outcome is Outcome.HIT else berth.give_back()
         self._ledger.end(request_id, generation, ENDED_AS[delivery.outcome])
         return self._handed_over(request_id, delivery, endpoint)
+
+    def receive_branches(self, branches: Mapping[str, str], endpoint: Endpoint | None, timeout: float) -> Mapping[str, Delivery]:
+        """One receive after the other, up to one deadline; a branch that does not come costs the others nothing that is there."""
+        deadline = self._clock.now() + timeout
+        return {branch: self.receive(sent_as, endpoint, max(0.0, deadline - self._clock.now())) for branch, sent_as in branches.items()}
 
     def distribute(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
         """Collective over the stage; see `Distributor.spread`."""
@@ -103,21 +141,28 @@ class TransferManager:
         return self._attached(delivery.payload)
 
     def abort(self, request_id: str) -> None:
-        """Give the request up, on either side: its fetch is not begun, or its result dropped, and its payload discarded."""
-        self._prefetches.abort(request_id)
-        self._withdraw(request_id)
+        """Give the request up, on either side: its fetch is not begun, or its result dropped, and its payload let go of."""
+        if self._config.sends:
+            self._sender.withdraw(request_id)
+            return
+        self._turn_down(request_id, self._prefetches.abort(request_id))
+
+    def reject(self, request_id: str, endpoint: Endpoint | None = None) -> None:
+        """As an abort, of a request that was never begun here: `endpoint` is its sender, or else the manager's own."""
+        self._turn_down(request_id, self._prefetches.abort(request_id) or endpoint)
 
     def completions(self) -> list[Completion]:
         """One for each prefetch submitted and each receive, as they ended. A prefetch dropped under way ends when its copy does."""
         return self._ledger.take()
 
     def usage(self) -> Mapping[str, int]:
-        """`futures`, `workers`, `copies` and `held_bytes`, as `PrefetchTable.usage` gives them."""
-        return self._prefetches.usage()
+        """What `PrefetchTable.usage` gives, and `leases`: payloads sent for a time that are still held."""
+        return {**self._prefetches.usage(), "leases": self._sender.leases()}
 
     def close(self) -> None:
-        """End all work. May be called twice."""
+        """End all work, and every lease. May be called twice. What was sent without a lease stays with the connector."""
         self.stop_prefetch()
+        self._sender.close()
         self.closed = True
 
     def _prefetches_here(self) -> bool:
@@ -129,42 +174,59 @@ class TransferManager:
 
     def _prefetch(self, job: Prefetch) -> Delivery:
         """On the worker's thread."""
-        look = partial(self._look, job.request_id, job.endpoint)
-        return self._background.fetch(job.request_id, look, self._config.receive_timeout, job.device, job.unwanted)
+        gather = self._gather(job.request_id, job.endpoint)
+        order = Order(job.request_id, gather, job.berth, job.device, self._skip(job.request_id, job.skip))
+        return self._background.fetch(order, self._config.receive_timeout, job.unwanted)
 
-    def _look(self, request_id: str, endpoint: Endpoint | None) -> tuple[Buffer, int] | None:
-        return self._connector.get(*self._stages(), self._key(request_id), self._sender(endpoint))
+    def _skip(self, request_id: str, skip_tokens: int) -> int:
+        """How many of the first tokens this fetch leaves out: what its own call says, whatever an earlier one said."""
+        return skip_tokens
 
-    def _sender(self, endpoint: Endpoint | None) -> Endpoint | None:
+    def _gather(self, request_id: str, endpoint: Endpoint | None) -> Gather:
+        return Gather(self._shards(request_id, endpoint), self._get)
+
+    def _shards(self, request_id: str, endpoint: Endpoint | None) -> list[Shard]:
+        return self._addresses.received(request_id, self._sender_of(endpoint))
+
+    def _get(self, key: str, sender: Endpoint | None) -> tuple[Buffer, int] | None:
+        return self._connector.get(*self._addresses.stages(), key, sender)
+
+    def _sender_of(self, endpoint: Endpoint | None) -> Endpoint | None:
         """Whom to ask: the call's sender, for this call only."""
         return endpoint if endpoint is not None else self.endpoint
 
-    def _key(self, request_id: str) -> str:
-        """One key a request and shard. The shard comes first: request ids hold any character."""
-        return f"kv/{self._plan.shard()}/{request_id}"
-
-    def _stages(self) -> tuple[str, str]:
-        return self._config.from_stage, self._config.to_stage
-
-    def _publish(self, request_id: str, data: Buffer) -> None:
-        ok, _, _ = self._connector.put(*self._stages(), self._key(request_id), data)
-        if not ok:
-            raise TransferError(f"the connector refused {len(data)} bytes of request {request_id!r}")
-
-    def _handed_over(self, request_id: str, delivery: Delivery, endpoint: Endpoint | None = None) -> Delivery:
+    def _handed_over(self, request_id: str, delivery: Delivery, endpoint: Endpoint | None) -> Delivery:
         """What was delivered is held no longer; a connector that cannot let go does not cost the request its cache."""
         if delivery.outcome is Outcome.HIT:
+            if delivery.payload is not None:
+                record_use(delivery.payload)
+            self._ledger.delivered(request_id, delivery.metadata["send"])
             try:
                 self._done(request_id, endpoint)
             except Exception:
-                log.exception("request %s was delivered, but its payload could not be discarded", request_id)
+                log.exception("request %s was delivered, but its payload could not be let go of", request_id)
         return delivery
 
-    def _withdraw(self, request_id: str) -> None:
-        self._connector.discard(*self._stages(), self._key(request_id))
+    def _turn_down(self, request_id: str, endpoint: Endpoint | None) -> None:
+        """This reader will not come for the payload. One that has it already is done with it, and has no say for other readers."""
+        had = self._ledger.last_delivered(request_id)
+        if had is None or had != self._held(request_id, endpoint):
+            self._done(request_id, endpoint)
+
+    def _held(self, request_id: str, endpoint: Endpoint | None) -> str | None:
+        """Which `send` of the id is there to be read."""
+        first = self._shards(request_id, endpoint)[0]
+        found = self._get(first.key, first.endpoint)
+        return None if found is None else self._codec.metadata(found[0])["send"]
 
     def _done(self, request_id: str, endpoint: Endpoint | None) -> None:
-        self._connector.done(*self._stages(), self._key(request_id), self._sender(endpoint))
+        for shard in self._shards(request_id, endpoint):
+            self._connector.done(*self._addresses.stages(), shard.key, shard.endpoint)
 
     def _attached(self, payload: KVPayload) -> KVPayload:
         return payload
+
+
+def _check_skip(skip_tokens: int) -> None:
+    if skip_tokens < 0:
+        raise ValueError(f"skip_tokens = {skip_tokens}; it is at least 0")

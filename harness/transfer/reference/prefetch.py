@@ -9,6 +9,7 @@ import torch
 
 from harness.core.clock import Clock
 from harness.transfer.protocol import CompletionOutcome, Delivery, Endpoint, Outcome
+from harness.transfer.reference.landing import Berth, LandingPool
 from harness.transfer.reference.ledger import Ledger
 from harness.transfer.reference.worker import Worker
 
@@ -23,10 +24,11 @@ ENDED_AS = {
 class Prefetch:
     """One transfer in the background. Compared by identity: two uses of a request id are two prefetches."""
 
-    __slots__ = ("delivery", "device", "dropped", "endpoint", "generation", "request_id")
+    __slots__ = ("berth", "delivery", "device", "dropped", "endpoint", "generation", "request_id", "skip")
 
-    def __init__(self, request_id: str, generation: int, endpoint: Endpoint, device: torch.device | None) -> None:
+    def __init__(self, request_id: str, generation: int, endpoint: Endpoint, device: torch.device | None, skip: int, berth: Berth) -> None:
         self.request_id, self.generation, self.endpoint, self.device = request_id, generation, endpoint, device
+        self.skip, self.berth = skip, berth
         self.delivery: Delivery | None = None
         """Set once, when the transfer ends."""
         self.dropped = False
@@ -42,15 +44,15 @@ class Prefetch:
 class PrefetchTable:
     """Tracks prefetches by request id. `fetch` is called on the worker's thread and must not raise. Thread-safe."""
 
-    def __init__(self, fetch: Callable[[Prefetch], Delivery], clock: Clock, ledger: Ledger) -> None:
-        self._fetch, self._clock, self._ledger = fetch, clock, ledger
+    def __init__(self, fetch: Callable[[Prefetch], Delivery], clock: Clock, ledger: Ledger, landing: LandingPool) -> None:
+        self._fetch, self._clock, self._ledger, self._landing = fetch, clock, ledger, landing
         self._lock = threading.Lock()
         self._tracked: dict[str, Prefetch] = {}
         self._copies = 0
         self._stopped = False
         self._worker: Worker[Prefetch] = Worker("kv-prefetch", self._run, clock)
 
-    def start(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None) -> None:
+    def start(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None, skip: int = 0) -> None:
         """Fetch in the background and return at once. What was left over of other requests is dropped first, in any case.
 
         A request that is tracked keeps the prefetch it has. Nothing is submitted without an endpoint or after `stop`.
@@ -58,26 +60,32 @@ class PrefetchTable:
         with self._lock:
             self._make_room(request_id)
             if not self._stopped and not self._tracks(request_id) and self._reachable(endpoint):
-                job = Prefetch(request_id, self._ledger.begin(request_id), endpoint, device)
+                job = Prefetch(request_id, self._ledger.begin(request_id), endpoint, device, skip, Berth(self._landing))
                 self._tracked[request_id] = job
                 self._copies += 1
                 self._worker.submit(job)
 
-    def consume(self, request_id: str) -> Delivery:
-        """The request's delivery, waiting for one under way; MISS if none is tracked. Everything else is dropped, also on a miss."""
+    def consume(self, request_id: str) -> tuple[Delivery, Endpoint | None]:
+        """The request's delivery, waiting for one under way, and the sender that was asked; MISS if none is tracked.
+
+        Everything else is dropped, also on a miss.
+        """
         with self._lock:
             job = self._tracked.get(request_id)
             self._drop_orphans(request_id)
             self._forget(request_id)
         if job is None:
-            return Delivery(Outcome.MISS)
+            return Delivery(Outcome.MISS), None
         self._await_end(job)
-        return job.delivery
+        job.berth.hand_over()
+        return job.delivery, job.endpoint
 
-    def abort(self, request_id: str) -> None:
-        """Drop the request's prefetch; nothing happens where none is tracked."""
+    def abort(self, request_id: str) -> Endpoint | None:
+        """Drop the request's prefetch, and tell the sender that it asked; nothing happens where none is tracked."""
         with self._lock:
+            job = self._tracked.get(request_id)
             self._drop(request_id)
+            return job.endpoint if job else None
 
     def stop(self) -> None:
         """Drop everything and end the worker. May be called twice."""
@@ -88,10 +96,19 @@ class PrefetchTable:
         self._worker.close()
 
     def usage(self) -> dict[str, int]:
-        """`futures` tracked, `workers` alive, `copies` queued or under way (dropped ones too), `held_bytes` fetched but not consumed."""
+        """`futures` tracked, `workers` alive, `copies` queued or under way (dropped ones too), `held_bytes` fetched but not consumed.
+
+        `landing_bytes`: host memory of fetches under way, and of those not consumed.
+        """
         with self._lock:
             held = sum(job.delivery.size for job in self._tracked.values() if job.delivery)
-            return {"futures": len(self._tracked), "workers": int(self._worker.alive), "copies": self._copies, "held_bytes": held}
+            return {
+                "futures": len(self._tracked),
+                "workers": int(self._worker.alive),
+                "copies": self._copies,
+                "held_bytes": held,
+                "landing_bytes": self._landing.usage(),
+            }
 
     def _tracks(self, request_id: str) -> bool:
         return request_id in self._tracked
@@ -115,7 +132,10 @@ class PrefetchTable:
     def _drop(self, request_id: str) -> None:
         job = self._tracked.get(request_id)
         self._forget(request_id)
-        if job is None or job.ended():
+        if job is None:
+            return
+        if job.ended():
+            job.berth.give_back()
             return
         if self._cancel(job):
             self._end(job, Delivery(Outcome.MISS), CompletionOutcome.ABORTED)
@@ -146,6 +166,9 @@ class PrefetchTable:
 
     def _end(self, job: Prefetch, delivery: Delivery, outcome: CompletionOutcome) -> None:
         self._copies -= 1
+        if delivery.outcome is not Outcome.HIT:
+            # Not before: until now the copy may have written there.
+            job.berth.give_back()
         self._report(job, outcome)
         job.delivery = delivery
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.transfer.protocol import ReceiveRole, Topology
+from harness.transfer.protocol import KVLayout, ReceiveRole, Topology
+from harness.transfer.reference.heads import HeadPlan, Piece
 
 
 class ReceivePlan:
@@ -23,11 +24,25 @@ class ReceivePlan:
         leads = self._leads_group() if self._tensor_parallel() else self._leads_world()
         return ReceiveRole.LEADER if leads else ReceiveRole.FOLLOWER
 
-    def shard(self) -> int:
-        """The tensor-parallel rank whose heads this rank sends or receives. ValueError where the stages' sizes differ."""
-        if self._at.source_tp != self._at.target_tp:
-            raise ValueError(f"TP {self._at.source_tp} to {self._at.target_tp}: this engine does not split heads anew; make them equal")
+    def sent(self, layout: KVLayout) -> list[Piece]:
+        """The heads that this rank of the sender stage gives, one piece for each rank that it gives to. ValueError as `HeadPlan`."""
+        at = self._at
+        return self._heads(layout, at.source_tp).sent_by(at.tp_rank)
+
+    def received(self, layout: KVLayout) -> list[Piece]:
+        """The heads that this rank of the receiver stage takes, in the order of its own. ValueError as `HeadPlan`."""
+        at = self._at
+        return self._heads(layout, at.target_tp).received_by(at.tp_rank)
+
+    def rank(self) -> int:
+        """Among the ranks of this stage that listen on one host."""
         return self._at.tp_rank
+
+    def _heads(self, layout: KVLayout, ranks: int) -> HeadPlan:
+        total = layout.total_heads if layout.total_heads is not None else layout.heads * ranks
+        if layout.heads != max(1, total // ranks):
+            raise ValueError(f"layout: heads = {layout.heads} on each of {ranks} ranks, total_heads = {total}")
+        return HeadPlan(total, self._at.source_tp, self._at.target_tp)
 
     def _alone(self) -> bool:
         return not self._initialised or self._at.world_size == 1

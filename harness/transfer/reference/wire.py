@@ -1,8 +1,10 @@
 """The bytes of a payload: a checked frame around named tensors.
 
-    magic (8) | crc32 of all that follows (4) | header length (4) | total length (8) | header, JSON | tensors, each at a multiple of ALIGN
+    magic (8) | checksum of all that follows it (8) | flags (4) | header length (4) | total length (8) | header, JSON | tensors, each at a
+    multiple of ALIGN
 
-Nothing in it is executed when it is read: the header is JSON and the tensors are raw bytes in the machine's (little-endian) order.
+Nothing in it is executed when it is read: the header is JSON and the tensors are raw bytes in the machine's (little-endian) order. A frame
+lies in host memory, or whole on a CUDA device, for a receiver on the same card.
 """
 
 from __future__ import annotations
@@ -10,30 +12,35 @@ from __future__ import annotations
 import json
 import math
 import struct
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from harness.transfer.buffers import byte_view
+from harness.transfer.buffers import byte_tensor
 from harness.transfer.protocol import Buffer
+from harness.transfer.reference.checksum import checksum
 from harness.transfer.reference.errors import PayloadError
 
-MAGIC = b"ASSAYKV1"
+MAGIC = b"ASSAYKV2"
 ALIGN = 64
 """Tensors start at multiples of this many bytes, so that a view of any dtype is aligned."""
 HEADER_LIMIT = 1 << 20
 """Bytes of header that are read at most: a thousand layers fit four times over."""
+CHECKED = 1
+"""The flag of a frame that carries a checksum."""
 
-_CHECKED_FROM = struct.calcsize("<8sI")
-_PREFIX = struct.Struct("<8sIIQ")
+_CHECKED_FROM = struct.calcsize("<8sQ")
+_PREFIX = struct.Struct("<8sQIIQ")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+Land = Callable[[torch.Tensor], torch.Tensor]
+"""Takes the tensors' bytes out of what a connector gave, uint8[n], to where they are to be; returns them there, at the same offsets."""
 
 
 @dataclass(frozen=True)
@@ -50,53 +57,74 @@ def _aligned(offset: int) -> int:
 
 
 class Wire:
-    """Packs tensors and metadata into bytes, and refuses bytes that are not what was packed."""
+    """Packs tensors and metadata into bytes, and refuses bytes that are not what was packed. `checked`: frames carry and owe a checksum."""
 
-    def pack(self, metadata: Mapping[str, Any], tensors: Sequence[WireTensor]) -> bytearray:
-        """One frame. `metadata` is what JSON can hold; tensors are of a floating dtype, on any device. ValueError for other dtypes."""
+    def __init__(self, checked: bool = True) -> None:
+        self._checked = checked
+
+    def pack(self, metadata: Mapping[str, Any], tensors: Sequence[WireTensor], device: torch.device | None = None) -> torch.Tensor:
+        """One frame, uint8[n], on `device`, or in host memory for None. `metadata` is what JSON can hold.
+
+        Tensors are of a floating dtype, on any device. ValueError for other dtypes, and for a header beyond HEADER_LIMIT.
+        """
         described, size = [], 0
         for item in tensors:
             described.append(self._describe(item, size))
             size = _aligned(size + item.tensor.nbytes)
         header = json.dumps({"metadata": dict(metadata), "tensors": described}).encode()
+        if len(header) > HEADER_LIMIT:
+            raise ValueError(f"a header of {len(header)} bytes for {len(tensors)} tensors; {HEADER_LIMIT} are carried at most")
         start = _aligned(_PREFIX.size + len(header))
-        frame = bytearray(start + size)
-        _PREFIX.pack_into(frame, 0, MAGIC, 0, len(header), len(frame))
-        frame[_PREFIX.size : _PREFIX.size + len(header)] = header
-        body = torch.frombuffer(frame, dtype=torch.uint8)[start:]
-        for entry, item in zip(described, tensors, strict=True):
-            place = body[entry["offset"] : entry["offset"] + item.tensor.nbytes]
-            place.copy_(item.tensor.contiguous().view(-1).view(torch.uint8))
-        struct.pack_into("<I", frame, len(MAGIC), self._checksum(memoryview(frame)))
+        frame = torch.empty(start + size, dtype=torch.uint8, device=device)
+        flags = CHECKED if self._checked else 0
+        opening = bytearray(start)
+        _PREFIX.pack_into(opening, 0, MAGIC, 0, flags, len(header), len(frame))
+        opening[_PREFIX.size : _PREFIX.size + len(header)] = header
+        frame[:start] = torch.frombuffer(opening, dtype=torch.uint8)
+        self._fill(frame[start:], described, tensors)
+        if self._checked:
+            frame[len(MAGIC) : _CHECKED_FROM] = torch.frombuffer(bytearray(struct.pack("<Q", self._checksum(frame))), dtype=torch.uint8)
         return frame
 
-    def unpack(self, data: Buffer) -> tuple[dict[str, Any], list[WireTensor]]:
-        """(metadata, tensors) of a frame. The tensors are views of one private copy: writing to them changes nobody else's payload.
+    def unpack(self, data: Buffer, land: Land) -> tuple[dict[str, Any], list[WireTensor]]:
+        """(metadata, tensors) of a frame; the tensors are views of what `land` returned for the bytes behind the header.
 
-        PayloadError says what is wrong with bytes that are no frame, cut short, or changed.
+        PayloadError says what is wrong with bytes that are no frame, cut short, or changed; `land` is not called for those.
         """
-        view = byte_view(data)
-        header, start = self._open(view)
-        body = torch.frombuffer(bytearray(view[start:]), dtype=torch.uint8)
+        frame = byte_tensor(data)
+        header, start = self._open(frame)
+        body = frame[start:]
         try:
-            return header["metadata"], [self._tensor(entry, body) for entry in header["tensors"]]
+            places = [self._place(entry, len(body)) for entry in header["tensors"]]
+            metadata = header["metadata"]
         except (KeyError, TypeError, ValueError) as error:
             raise PayloadError(f"payload header does not describe its tensors: {error!r}") from error
+        landed = land(body)
+        return metadata, [place.of(landed) for place in places]
 
-    def _open(self, view: memoryview) -> tuple[dict[str, Any], int]:
+    def _fill(self, body: torch.Tensor, described: Sequence[Mapping[str, Any]], tensors: Sequence[WireTensor]) -> None:
+        """Copy the tensors to their places; what lies between them is zero, since the checksum covers it."""
+        end = 0
+        for entry, item in zip(described, tensors, strict=True):
+            body[end : entry["offset"]] = 0
+            end = entry["offset"] + item.tensor.nbytes
+            body[entry["offset"] : end].copy_(item.tensor.contiguous().view(-1).view(torch.uint8))
+        body[end:] = 0
+
+    def _open(self, frame: torch.Tensor) -> tuple[dict[str, Any], int]:
         """The header, and where the tensors start."""
-        if len(view) < _PREFIX.size:
-            raise PayloadError(f"payload of {len(view)} bytes is shorter than its {_PREFIX.size} byte prefix")
-        magic, checksum, header_size, total = _PREFIX.unpack_from(view)
+        if len(frame) < _PREFIX.size:
+            raise PayloadError(f"payload of {len(frame)} bytes is shorter than its {_PREFIX.size} byte prefix")
+        magic, sent, flags, header_size, total = _PREFIX.unpack(bytes(frame[: _PREFIX.size].tolist()))
         if magic != MAGIC:
             raise PayloadError(f"payload starts with {magic!r}, not {MAGIC!r}")
-        self._check_length(len(view), total)
-        self._check_sum(checksum, view)
+        self._check_length(len(frame), total)
+        self._check_sum(sent if flags & CHECKED else None, frame)
         start = _aligned(_PREFIX.size + header_size)
         if header_size > HEADER_LIMIT or start > total:
             raise PayloadError(f"payload header of {header_size} bytes, more than {HEADER_LIMIT} or than the payload holds")
         try:
-            return json.loads(bytes(view[_PREFIX.size : _PREFIX.size + header_size])), start
+            return json.loads(frame[_PREFIX.size : _PREFIX.size + header_size].cpu().numpy().tobytes()), start
         except ValueError as error:
             raise PayloadError(f"payload header is not JSON: {error}") from error
 
@@ -104,14 +132,18 @@ class Wire:
         if got != total:
             raise PayloadError(f"payload of {got} bytes, sent as {total}")
 
-    def _check_sum(self, sent: int, view: memoryview) -> None:
-        got = self._checksum(view)
+    def _check_sum(self, sent: int | None, frame: torch.Tensor) -> None:
+        if not self._checked:
+            return
+        if sent is None:
+            raise PayloadError("payload carries no checksum, and this stage asks for one; checksum=off on both, or on neither")
+        got = self._checksum(frame)
         if got != sent:
-            raise PayloadError(f"payload checksum {got:#010x}, sent as {sent:#010x}: bytes changed on the way")
+            raise PayloadError(f"payload checksum {got:#018x}, sent as {sent:#018x}: bytes changed on the way")
 
-    def _checksum(self, view: memoryview) -> int:
-        """CRC-32 of all that follows the checksum itself."""
-        return zlib.crc32(view[_CHECKED_FROM:])
+    def _checksum(self, frame: torch.Tensor) -> int:
+        """Of all that follows the checksum itself."""
+        return checksum(frame[_CHECKED_FROM:])
 
     def _describe(self, item: WireTensor, offset: int) -> dict[str, Any]:
         tensor = item.tensor
@@ -119,9 +151,24 @@ class Wire:
             raise ValueError(f"{item.name}: KV of {tensor.dtype} cannot be sent; {sorted(_DTYPES)} can")
         return {"name": item.name, "order": item.order, "dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "offset": offset}
 
-    def _tensor(self, entry: Mapping[str, Any], body: torch.Tensor) -> WireTensor:
+    def _place(self, entry: Mapping[str, Any], size: int) -> _Place:
         dtype, shape, offset = _DTYPES[entry["dtype"]], entry["shape"], entry["offset"]
         end = offset + math.prod(shape) * dtype.itemsize
-        if min(shape, default=1) < 0 or not 0 <= offset <= end <= len(body):
-            raise ValueError(f"{entry['name']} lies at bytes {offset} to {end} of {len(body)}")
-        return WireTensor(entry["name"], entry["order"], body[offset:end].view(dtype).view(shape))
+        if min(shape, default=1) < 0 or not 0 <= offset <= end <= size:
+            raise ValueError(f"{entry['name']} lies at bytes {offset} to {end} of {size}")
+        return _Place(entry["name"], entry["order"], dtype, tuple(shape), offset, end)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a frame's header says that a tensor lies."""
+
+    name: str
+    order: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+    end: int
+
+    def of(self, body: torch.Tensor) -> WireTensor:
+        return WireTensor(self.name, self.order, body[self.offset : self.end].view(self.dtype).view(self.shape))

@@ -13,7 +13,7 @@ MEMORY = "connector/memory"
 @wrong_input("connector/stages-ignored", "memory:MemoryConnector.get", "connector.carry.unknown_key", engine=MEMORY)
 def stages_ignored(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None) -> Any:
     """A key is found whatever stages it was put between."""
-    return next(((held, len(held)) for slot, held in connector._held.items() if slot[2] == key), None)
+    return next(((held.data, len(held.data)) for slot, held in connector._held.items() if slot[2] == key), None)
 
 
 @wrong_input("connector/buffer-kept", "memory:MemoryConnector._copy", "connector.carry.own_copy", engine=MEMORY)

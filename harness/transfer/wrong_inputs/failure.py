@@ -16,10 +16,10 @@ def never_forgotten(original: Any, table: Any, request_id: str) -> None:
 
 
 @wrong_input("transfer/abort-by-prefix", "prefetch:PrefetchTable.abort", "transfer.lifecycle.abort_leaves_others")
-def abort_by_prefix(original: Any, table: Any, request_id: str) -> None:
+def abort_by_prefix(original: Any, table: Any, request_id: str) -> Any:
     """An abort reaches every request whose id begins alike."""
-    for tracked in [t for t in table._tracked if t.startswith(request_id)]:
-        original(table, tracked)
+    asked = [original(table, tracked) for tracked in list(table._tracked) if tracked.startswith(request_id)]
+    return asked[0] if asked else None
 
 
 @wrong_input("transfer/told-twice", "prefetch:PrefetchTable._report", "transfer.lifecycle.completes_once")
@@ -42,7 +42,7 @@ def failure_latched(original: Any, receiver: Any, *args: Any, **kwargs: Any) -> 
 @wrong_input("transfer/failed-is-discarded", "manager:TransferManager._handed_over", "transfer.failure.retried")
 def failed_is_discarded(original: Any, manager: Any, request_id: str, delivery: Delivery, *sender: Any) -> Delivery:
     """A payload is discarded at the connector also when it could not be fetched."""
-    manager._withdraw(request_id)
+    manager._done(request_id, *sender)
     return delivery
 
 
@@ -53,18 +53,17 @@ def gives_up_at_once(original: Any, receiver: Any, look: Any, timeout: float, un
 
 
 @wrong_input("transfer/abort-after-end-ignored", "prefetch:PrefetchTable.abort", "transfer.lifecycle.abort_drops_result")
-def abort_after_end_ignored(original: Any, table: Any, request_id: str) -> None:
+def abort_after_end_ignored(original: Any, table: Any, request_id: str) -> Any:
     """An abort reaches only prefetches that have not ended."""
     job = table._tracked.get(request_id)
-    if job is None or not job.ended():
-        original(table, request_id)
+    return original(table, request_id) if job is None or not job.ended() else job.endpoint
 
 
 @wrong_input("transfer/abort-ends-prefetch", "prefetch:PrefetchTable.abort", "transfer.lifecycle.abort_id_usable")
-def abort_ends_prefetch(original: Any, table: Any, request_id: str) -> None:
+def abort_ends_prefetch(original: Any, table: Any, request_id: str) -> Any:
     """After one abort nothing is prefetched any more."""
-    original(table, request_id)
     table._stopped = True
+    return original(table, request_id)
 
 
 @wrong_input("transfer/close-keeps-worker", "manager:TransferManager.close", "transfer.lifecycle.close")
@@ -79,13 +78,13 @@ def generation_zero(original: Any, ledger: Any, request_id: str) -> int:
     return 0
 
 
-@wrong_input("transfer/ids-without-case", "manager:TransferManager._key", "transfer.lifecycle.ids_distinct")
-def ids_without_case(original: Any, manager: Any, request_id: str) -> str:
+@wrong_input("transfer/ids-without-case", "shards:Addressing.key", "transfer.lifecycle.ids_distinct")
+def ids_without_case(original: Any, addresses: Any, request_id: str, piece: Any) -> str:
     """Request ids are taken without their case."""
-    return original(manager, request_id.lower())
+    return original(addresses, request_id.lower(), piece)
 
 
-@wrong_input("transfer/stages-constant", "manager:TransferManager._stages", "transfer.lifecycle.stages_apart")
-def stages_constant(original: Any, manager: Any) -> tuple[str, str]:
+@wrong_input("transfer/stages-constant", "shards:Addressing.stages", "transfer.lifecycle.stages_apart")
+def stages_constant(original: Any, addresses: Any) -> tuple[str, str]:
     """Every boundary is the first."""
     return "0", "1"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.transfer.protocol import Delivery, KVPayload, Outcome, ReceiveRole
+from harness.transfer.reference.landing import Berth, LandingPool
 from harness.transfer.reference.prefetch import Prefetch
 from harness.transfer.wrong_inputs.register import wrong_input
 
@@ -47,15 +48,15 @@ def start_ignores_optin(original: Any, manager: Any) -> bool:
 
 
 @wrong_input("transfer/size-zero", "receiver:Receiver._hit", "transfer.prefetch.delivers")
-def size_zero(original: Any, receiver: Any, payload: Any, size: int, metadata: Any) -> Delivery:
+def size_zero(original: Any, receiver: Any, *loaded: Any) -> Delivery:
     """A delivered payload says that it carried nothing."""
-    return replace(original(receiver, payload, size, metadata), size=0)
+    return replace(original(receiver, *loaded), size=0)
 
 
-@wrong_input("transfer/miss-is-hit", "prefetch:PrefetchTable.consume", "transfer.prefetch.miss")
-def miss_is_hit(original: Any, table: Any, request_id: str) -> Delivery:
+@wrong_input("transfer/miss-is-hit", "manager:TransferManager.consume", "transfer.prefetch.miss")
+def miss_is_hit(original: Any, manager: Any, request_id: str) -> Delivery:
     """A request that nothing was started for is told of a hit."""
-    delivery = original(table, request_id)
+    delivery = original(manager, request_id)
     return replace(delivery, outcome=Outcome.HIT) if delivery.outcome is Outcome.MISS else delivery
 
 
@@ -93,7 +94,7 @@ def keys_for_values(original: Any, manager: Any, payload: KVPayload) -> KVPayloa
 
 
 @wrong_input("transfer/consume-does-not-wait", "prefetch:PrefetchTable.consume", "transfer.prefetch.consume_waits")
-def consume_does_not_wait(original: Any, table: Any, request_id: str) -> Delivery:
+def consume_does_not_wait(original: Any, table: Any, request_id: str) -> Any:
     """A request whose copy is under way misses."""
     job = table._tracked.get(request_id)
     if job is not None and not job.ended():
@@ -102,10 +103,10 @@ def consume_does_not_wait(original: Any, table: Any, request_id: str) -> Deliver
 
 
 @wrong_input("transfer/started-in-foreground", "prefetch:PrefetchTable.start", "transfer.prefetch.start_returns")
-def started_in_foreground(original: Any, table: Any, request_id: str, endpoint: Any, device: Any) -> None:
+def started_in_foreground(original: Any, table: Any, request_id: str, endpoint: Any, *where: Any) -> None:
     """A start waits for a first look at the sender before it returns."""
-    table._fetch(Prefetch(request_id, 0, endpoint, device))
-    original(table, request_id, endpoint, device)
+    table._fetch(Prefetch(request_id, 0, endpoint, *where, Berth(LandingPool())))
+    original(table, request_id, endpoint, *where)
 
 
 @wrong_input("transfer/looks-once", "receiver:Receiver._await", "transfer.prefetch.waits_for_sender", "transfer.failure.receive_waits")

@@ -11,33 +11,33 @@ from harness.transfer.protocol import Delivery, KVPayload
 from harness.transfer.wrong_inputs.register import wrong_input
 
 
-@wrong_input("transfer/last-token-lost", "pages:PageReader._count", "transfer.payload.bits")
+@wrong_input("transfer/last-token-lost", "pages:PagedCache._count", "transfer.payload.bits")
 def last_token_lost(original: Any, pages: Any, block_ids: Any, seq_len: int) -> int:
     """The last token is not sent."""
     return original(pages, block_ids, seq_len) - 1
 
 
 @wrong_input("transfer/foreground-swaps", "manager:TransferManager.receive", "transfer.payload.received_bits")
-def foreground_swaps(original: Any, manager: Any, request_id: str, endpoint: Any, timeout: float) -> Delivery:
+def foreground_swaps(original: Any, manager: Any, *call: Any, **how: Any) -> Delivery:
     """The foreground path exchanges keys and values."""
-    delivery = original(manager, request_id, endpoint, timeout)
+    delivery = original(manager, *call, **how)
     return replace(delivery, payload=KVPayload(delivery.payload.values, delivery.payload.keys)) if delivery.payload else delivery
 
 
-@wrong_input("transfer/blocks-sorted", "pages:PageReader._rows", "transfer.payload.block_table")
+@wrong_input("transfer/blocks-sorted", "pages:PagedCache._rows", "transfer.payload.block_table")
 def blocks_sorted(original: Any, pages: Any, kv: Any, block_ids: Any, count: int) -> Any:
     """Blocks are read in ascending order, not in the block table's."""
     return original(pages, kv, sorted(block_ids), count)
 
 
-@wrong_input("transfer/nan-scrubbed", "pages:PageReader._rows", "transfer.payload.any_bits")
+@wrong_input("transfer/nan-scrubbed", "pages:PagedCache._rows", "transfer.payload.any_bits")
 def nan_scrubbed(original: Any, pages: Any, kv: torch.Tensor, block_ids: Any, count: int) -> torch.Tensor:
     """What is not finite is replaced on its way."""
     rows = original(pages, kv, block_ids, count)
     return torch.nan_to_num(rows.float()).to(rows.dtype)
 
 
-@wrong_input("transfer/long-ones-cut", "pages:PageReader._count", "transfer.payload.sizes")
+@wrong_input("transfer/long-ones-cut", "pages:PagedCache._count", "transfer.payload.sizes")
 def long_ones_cut(original: Any, pages: Any, block_ids: Any, seq_len: int) -> int:
     """Tokens behind the 64th are not sent."""
     return min(original(pages, block_ids, seq_len), 64)
@@ -54,8 +54,8 @@ def one_receive_buffer(original: Any, codec: Any, ordered: Any) -> KVPayload:
 
 
 @wrong_input("transfer/pages-freed", "manager:TransferManager.send", "transfer.payload.pages_untouched")
-def pages_freed(original: Any, manager: Any, request_id: str, kv: Any, block_ids: Any, seq_len: int) -> None:
+def pages_freed(original: Any, manager: Any, request_id: str, kv: Any, block_ids: Any, seq_len: int, **how: Any) -> None:
     """The sender's blocks are cleared once they are sent."""
-    original(manager, request_id, kv, block_ids, seq_len)
+    original(manager, request_id, kv, block_ids, seq_len, **how)
     for pages in kv:
         pages[:, block_ids] = 0

@@ -60,9 +60,3 @@ def follower_pulls(original: Any, manager: Any) -> bool:
 def leader_does_not_pull(original: Any, manager: Any) -> bool:
     """Only ranks that are LOCAL fetch."""
     return original(manager) and manager.role is ReceiveRole.LOCAL
-
-
-@wrong_input("transfer/shard-of-rank-zero", "topology:ReceivePlan.shard", "transfer.role.own_shard")
-def shard_of_rank_zero(original: Any, plan: Any) -> int:
-    """Every rank builds its keys as rank 0."""
-    return 0

@@ -1,0 +1,123 @@
+"""`connector/vllm-omni-shm`: vLLM-Omni's `SharedMemoryConnector`, its default between stages of one host (vllm-omni 0.28 to 0.30)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from harness.core.clock import Clock
+from harness.core.spec import EngineConfig
+from harness.transfer.buffers import byte_view
+from harness.transfer.protocol import Buffer, Connector, Endpoint
+
+SHM = Path("/dev/shm")
+"""Where the engine's segments and lock files lie."""
+
+_serial = itertools.count()
+
+
+def unavailable() -> str | None:
+    """Why vLLM-Omni cannot run here, or None. Imports neither package: vLLM takes ten seconds."""
+    missing = [name for name in ("vllm_omni", "vllm") if find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed; see ci/engines/vllm-omni.txt" if missing else None
+
+
+class VllmOmniSharedMemory:
+    """Makes connectors, each under a prefix of its own: the engine names its segments by key alone, for the whole host."""
+
+    lab = None
+
+    def __init__(self) -> None:
+        self._made: list[SharedMemory] = []
+
+    @staticmethod
+    def available() -> str | None:
+        return unavailable()
+
+    @staticmethod
+    def build(config: EngineConfig, clock: Clock) -> VllmOmniSharedMemory:
+        """ValueError for any option. The clock is not needed: no call waits."""
+        if config.options:
+            raise ValueError(f"connector/vllm-omni-shm: unknown options {sorted(config.options)}; it has none")
+        # vLLM reads it while it is imported.
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        return VllmOmniSharedMemory()
+
+    def connector(self, address: str | None = None) -> Connector:
+        """`address`: the prefix of another's segments, in this process or in one beside it."""
+        made = SharedMemory(address)
+        self._made.append(made)
+        return made
+
+    def usage(self) -> Mapping[str, int]:
+        """`segments` and `bytes`, over all connectors made."""
+        each = [made.usage() for made in self._made]
+        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
+
+    def close(self) -> None:
+        for made in self._made:
+            made.close()
+        self._made.clear()
+
+
+class SharedMemory:
+    """One `SharedMemoryConnector`. A get takes the payload away; the stages are passed on, and the engine does not look at them.
+
+    The engine's sizes are those of its envelope around the payload; here a size is the payload's.
+    """
+
+    endpoint: Endpoint | None = None
+
+    def __init__(self, address: str | None = None) -> None:
+        from vllm_omni.distributed.omni_connectors.factory import OmniConnectorFactory
+        from vllm_omni.distributed.omni_connectors.utils.config import ConnectorSpec
+
+        self.address = address or f"assay-{os.getpid()}-{next(_serial)}-"
+        self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
+        self._lock = threading.Lock()
+        self._put: dict[str, int] = {}
+
+    def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
+        """The engine logs what went wrong and says False."""
+        if readers != 1:
+            raise NotImplementedError("vllm-omni-shm: a payload has one reader")
+        name = self.address + key
+        ok, _, handle = self._native.put(from_stage, to_stage, name, data)
+        if not ok:
+            return False, 0, None
+        size = len(byte_view(data))
+        with self._lock:
+            self._put[name] = size
+        return True, size, handle
+
+    def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
+        # The engine would take an endpoint for a segment's description; on one host the name says it all.
+        found = self._native.get(from_stage, to_stage, self.address + key, None if isinstance(handle, Endpoint) else handle)
+        return None if found is None else (found[0], len(byte_view(found[0])))
+
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        """The get has taken the payload away."""
+
+    def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        self._native.cleanup(self.address + key)
+
+    def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
+        return self.address + key in self._held()
+
+    def usage(self) -> Mapping[str, int]:
+        held = self._held()
+        return {"segments": len(held), "bytes": sum(held.values())}
+
+    def close(self) -> None:
+        self._native.close()
+
+    def _held(self) -> dict[str, int]:
+        """What was put here and still lies on the host. A reader in another process tells nobody that it took a payload away."""
+        with self._lock:
+            self._put = {name: size for name, size in self._put.items() if (SHM / name).exists()}
+            return dict(self._put)
