@@ -92,8 +92,13 @@ class ConnectorCap(str, Enum):
 
     Its options `deadline` (seconds) and `limit` (bytes) bound a call and a payload.
     """
+    LIMIT = "limit"
+    """Its option `limit` says how many bytes a payload may have."""
     LAB = "lab"
-    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published."""
+    """The engine offers a `Lab` with the operation `store`: the copy of a payload, before it is published.
+
+    With INTEGRITY it has `damage` too: `fail_next` changes one bit of the payload that is put next, after its checksum was made.
+    """
 
 
 VOCABULARY: dict[str, type[Enum]] = {"transfer": Transfer, "connector": ConnectorCap}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from harness.core.faults import Role, fault
+from harness.transfer import connector_faults as connector_faults
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 
 REFERENCE = "harness.transfer.reference"

@@ -88,7 +88,6 @@ class ShmConnector:
         """
         if not self._open():
             return None
-        self._mappings.drop_removed()
         slot = slot_text(from_stage, to_stage, key)
         fd = self._lease(self._link(slot))
         if fd is None:
@@ -134,15 +133,15 @@ class ShmConnector:
         if not self._open():
             return
         self._closed = True
-        self._transport.leave()
         self._pool.close()
+        self._transport.leave()
         self._mappings.let_go()
 
     def abandon(self) -> None:
         """In a forked child: drop the inherited files, so that the parent's locks end with the parent."""
         self._transport.abandon()
         self._pool.abandon()
-        self._mappings.let_go()
+        self._mappings.abandon()
 
     def _open(self) -> bool:
         if self._pid != os.getpid():

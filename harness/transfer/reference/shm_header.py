@@ -26,7 +26,7 @@ PAGE = 4096
 SLOT_LIMIT = 64 << 10
 """Bytes that the stages and the key may take, written as JSON."""
 
-_FIXED = struct.Struct("<8sIIQQQII16sIQ")
+_FIXED = struct.Struct("<8sIIQQQII16sI")
 _SUM = struct.Struct("<Q")
 _READERS = struct.Struct("<II")
 _CHECKED = 1
@@ -94,7 +94,6 @@ class Header:
             self.number,
             self.incarnation,
             len(self.slot),
-            0,
         )
 
     def _sum(self) -> int:
@@ -118,12 +117,12 @@ def read_header(fd: int) -> Header:
     start = os.pread(fd, PAGE, 0)
     if len(start) < _SLOT_AT:
         raise PayloadError(f"segment of {len(start)} bytes is shorter than its {_SLOT_AT} byte header")
-    magic, version, flags, size, checksum, generation, peer, number, incarnation, slot_size, unused = _FIXED.unpack_from(start)
+    magic, version, flags, size, checksum, generation, peer, number, incarnation, slot_size = _FIXED.unpack_from(start)
     if magic != MAGIC:
         raise PayloadError(f"segment starts with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise PayloadError(f"segment of version {version}; this is version {VERSION}")
-    if flags & ~_CHECKED or unused:
+    if flags & ~_CHECKED:
         raise PayloadError(f"segment header with unknown flags {flags:#x}")
     if slot_size > SLOT_LIMIT:
         raise PayloadError(f"segment header says {slot_size} bytes of slot; at most {SLOT_LIMIT} are read")

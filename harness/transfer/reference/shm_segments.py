@@ -103,6 +103,7 @@ class SegmentPool:
         self._home = home
         self._lock = threading.Lock()
         self._segments: list[Segment] = []
+        """The one used longest ago first."""
         self._made = 0
         self._closed = False
 
@@ -114,7 +115,7 @@ class SegmentPool:
             try:
                 return self._take(size)
             except OSError:
-                self._trim(0, 0)
+                self._keep(0, 0)
             try:
                 return self._take(size)
             except OSError as error:
@@ -149,18 +150,23 @@ class SegmentPool:
         self._segments.clear()
 
     def _take(self, size: int) -> Segment:
-        capacity = capacity_for(size)
-        segment = self._free(capacity) or self._make(capacity)
+        segment = self._fitting(capacity_for(size)) or self._make(capacity_for(size))
         try:
             segment.reserve(size)
         except BaseException:
             self._remove(segment)
             raise
-        self._trim(KEPT_SEGMENTS, KEPT_BYTES)
+        self._keep(KEPT_SEGMENTS, KEPT_BYTES)
         return segment
 
-    def _free(self, capacity: int) -> Segment | None:
-        return next((segment for segment in self._segments if segment.capacity == capacity and segment.take()), None)
+    def _fitting(self, capacity: int) -> Segment | None:
+        """The free segment that was used last: its memory is warmest, and it is found first."""
+        for segment in reversed(self._segments):
+            if segment.capacity == capacity and segment.take():
+                self._segments.remove(segment)
+                self._segments.append(segment)
+                return segment
+        return None
 
     def _make(self, capacity: int) -> Segment:
         segment = Segment(self._home, self._made, capacity)
@@ -168,13 +174,14 @@ class SegmentPool:
         self._segments.append(segment)
         return segment
 
-    def _trim(self, keep: int, keep_bytes: int) -> None:
-        """Remove free segments, the oldest first, until no more are left than may be kept."""
-        free = [segment for segment in self._segments if segment.take()]
+    def _keep(self, segments: int, size: int) -> None:
+        """Remove free segments, the one used longest ago first, while there are more than may be kept."""
+        if len(self._segments) <= segments and sum(segment.capacity for segment in self._segments) <= size:
+            return
+        free = [segment for segment in self._segments if not segment.taken and not segment.published]
         held = sum(segment.capacity for segment in free)
         for left, segment in zip(range(len(free), 0, -1), free, strict=True):
-            segment.give_back()
-            if left > keep or held > keep_bytes:
+            if left > segments or held > size:
                 held -= segment.capacity
                 self._remove(segment)
 

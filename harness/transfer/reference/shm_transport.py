@@ -78,15 +78,17 @@ class Transport:
 
     def __init__(self, address: str | None, root: Path = ROOT) -> None:
         sweep_root(root)
-        self.path, self._alive = _create(root) if address is None else _join(address, root)
+        self.path, alive = _create(root) if address is None else _join(address, root)
         self.held = self.path / "held"
-        self.held.mkdir(mode=0o700, exist_ok=True)
         self._threads = threading.Lock()
         self._left = False
-        self._guard = os.open(self.path / "guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with self.guard():
-            self.peer, self._peer_fd = self._register()
-            self._sweep()
+        self._files = [alive]
+        try:
+            self._move_in()
+        except BaseException:
+            self.abandon()
+            remove_abandoned(self.path)
+            raise
 
     @property
     def home(self) -> Path:
@@ -122,8 +124,6 @@ class Transport:
     def leave(self) -> None:
         """Remove this peer's segments and what dead peers left; the last one removes the transport. Called once."""
         with self.guard():
-            for link in self._mine():
-                link.unlink()
             shutil.rmtree(self.home, ignore_errors=True)
             self._sweep()
         with self._threads:
@@ -133,13 +133,17 @@ class Transport:
 
     def abandon(self) -> None:
         """Close the files of this process. Its locks end with that, but in a forked child: there the parent's stay."""
-        for fd in (self._alive, self._peer_fd, self._guard):
-            os.close(fd)
+        while self._files:
+            os.close(self._files.pop())
 
-    def _mine(self) -> list[Path]:
-        """The published links to this peer's segments."""
-        own = {entry.inode() for entry in os.scandir(self.home)}
-        return [Path(entry.path) for entry in os.scandir(self.held) if entry.inode() in own]
+    def _move_in(self) -> None:
+        self.held.mkdir(mode=0o700, exist_ok=True)
+        self._guard = os.open(self.path / "guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._files.append(self._guard)
+        with self.guard():
+            self.peer, lock = self._register()
+            self._files.append(lock)
+            self._sweep()
 
     def _register(self) -> tuple[int, int]:
         """The lowest number that no live peer has: a peer that restarts gets its old one again, and its segments their old names."""

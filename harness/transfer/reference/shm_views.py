@@ -20,7 +20,7 @@ KEPT_MAPPINGS, KEPT_BYTES = 32, 4 << 30
 class Mappings:
     """Read-only mappings of segments, the one used longest ago first. Thread-safe.
 
-    A kept mapping keeps its memory: those of removed segments are dropped at the next call.
+    A kept mapping keeps its memory, also that of a segment which its sender removed: such ones are dropped when the next is made.
     """
 
     def __init__(self) -> None:
@@ -39,19 +39,17 @@ class Mappings:
     def let_go(self) -> None:
         """Keep none. What is being read stays mapped."""
         with self._lock:
-            for fd, _ in self._kept.values():
-                os.close(fd)
-            self._kept.clear()
+            self.abandon()
 
-    def drop_removed(self) -> None:
-        """Keep none of segments that their senders removed."""
-        with self._lock:
-            for name in [name for name, (fd, _) in self._kept.items() if os.fstat(fd).st_nlink == 0]:
-                self._drop(name)
+    def abandon(self) -> None:
+        """The same in a forked child, where a thread that is not there may hold the lock."""
+        while self._kept:
+            os.close(self._kept.popitem()[1][0])
 
     def _mapping(self, fd: int, header: Header) -> mmap.mmap:
         name = self._incarnation(fd, header)
         if name not in self._kept:
+            self._drop_removed()
             # Another open file of the same segment: a mapping keeps its own open, and the lock must end before it.
             own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
             self._kept[name] = own, mmap.mmap(own, os.fstat(own).st_size, prot=mmap.PROT_READ)
@@ -60,6 +58,10 @@ class Mappings:
         while len(self._kept) > KEPT_MAPPINGS or (len(self._kept) > 1 and sum(len(kept) for _, kept in self._kept.values()) > KEPT_BYTES):
             self._drop(next(iter(self._kept)))
         return mapping
+
+    def _drop_removed(self) -> None:
+        for name in [name for name, (fd, _) in self._kept.items() if os.fstat(fd).st_nlink == 0]:
+            self._drop(name)
 
     def _incarnation(self, fd: int, header: Header) -> Hashable:
         """What tells a segment from every other, before and after it: its inode, and what its owner drew when it made the file.
