@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from fixtures.processes import Apart
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
@@ -15,6 +13,9 @@ from markers import register_ci
 register_ci(est_time=3, suite="transfer")
 
 MakeApart = Callable[..., Apart]
+
+PATHS = ("prefetched", "received")
+"""The two paths to a cache: see `Boundary.fetch`."""
 
 BRIEF = 0.1
 """Seconds to wait for a sender that is known to be gone."""
@@ -49,13 +50,13 @@ def check_told(judge: Judge, got: Delivery | str, request_id: str) -> None:
 
 @claim("transfer.processes.bits", source="DESIGN: one side of a stage boundary a manager; sides live in processes of their own")
 @requires(Transfer.PROCESSES)
-@pytest.mark.parametrize("how", ["prefetched", "received"])
-def test_bits(apart: MakeApart, how: str) -> None:
+def test_bits(apart: MakeApart) -> None:
     """A cache that one process sent is delivered in another, on both paths to it, with every bit, its length and its metadata."""
     boundary = apart()
-    for request_id in ("r1", "r2"):
-        boundary.send(request_id)
-        boundary.check(boundary.fetch(how, request_id), request_id)
+    for how in PATHS:
+        for request_id in ("r1", "r2"):
+            boundary.send(request_id)
+            boundary.check(boundary.fetch(how, request_id), request_id)
 
 
 @claim("transfer.processes.freed", source="vllm-omni#4414, #4349: segments that nobody frees")
@@ -64,7 +65,7 @@ def test_freed(apart: MakeApart, judge: Judge) -> None:
     """Once a cache is delivered in the other process, the sender's process holds nothing for it any more."""
     boundary = apart()
     before = boundary.held()
-    for how in ("prefetched", "received"):
+    for how in PATHS:
         boundary.send("r1")
         judge.demand(boundary.held()["bytes"] > before["bytes"], got="no bytes held", expected="bytes held after a send")
 
@@ -88,7 +89,10 @@ def test_sender_killed_inside_send(apart: MakeApart, judge: Judge) -> None:
         check_whole_or_told(boundary, judge, got, "r1")
 
 
-@claim("transfer.processes.sender_killed_between", source="vllm#50754, TensorRT-LLM#12542: a sender that fails is waited for, and its blocks held")
+@claim(
+    "transfer.processes.sender_killed_between",
+    source="vllm#50754, TensorRT-LLM#12542: a sender that fails is waited for, and its blocks held",
+)
 @requires(Transfer.PROCESSES)
 def test_sender_killed_between(apart: MakeApart, judge: Judge) -> None:
     """When a sender dies between two of several requests, what left before is whole or told lost, and what never left is told too."""
@@ -109,16 +113,16 @@ def test_sender_killed_between(apart: MakeApart, judge: Judge) -> None:
 
 @claim("transfer.processes.sender_restarts", source="nixl#2051: descriptors of a restarted peer with the same name are reused")
 @requires(Transfer.PROCESSES)
-@pytest.mark.parametrize("how", ["prefetched", "received"])
-def test_sender_restarts(apart: MakeApart, how: str) -> None:
+def test_sender_restarts(apart: MakeApart) -> None:
     """A sender that takes the place of a killed one is heard, for an id that the old one was killed in the middle of, and for new ones."""
     boundary = apart()
-    boundary.kill_sender_inside_send("r1")
-    boundary.restart_sender()
+    for how in PATHS:
+        boundary.kill_sender_inside_send("r1")
+        boundary.restart_sender()
 
-    for request_id in ("r1", "r2"):
-        boundary.send(request_id)
-        boundary.check(boundary.fetch(how, request_id), request_id)
+        for request_id in ("r1", "r2"):
+            boundary.send(request_id)
+            boundary.check(boundary.fetch(how, request_id), request_id)
 
 
 @claim("transfer.processes.receiver_killed", source="vllm-omni#4414: payloads whose reader is gone")

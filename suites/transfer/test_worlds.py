@@ -91,16 +91,16 @@ MakeRequests = Callable[[Sequence[Topology]], Requests]
 
 @claim("transfer.world.hsdp", source="vllm-omni: leaders broadcast to followers (9 seeds on the receive role)")
 @requires(Transfer.DISTRIBUTE)
-@pytest.mark.parametrize("size", [2, 4])
-def test_hsdp(requests: MakeRequests, size: int) -> None:
-    """Where a whole world shares each payload, every rank is given the bytes that its leader pulled, request after request."""
-    world = requests(hsdp(size))
-    for request_id in ("r1", "r2"):
-        world.send(request_id)
-        fetched = [[delivery] for delivery in world.pull(request_id)]
+def test_hsdp(requests: MakeRequests) -> None:
+    """Where a whole world of 2 or of 4 shares each payload, every rank is given the bytes that its leader pulled, request after request."""
+    for size in (2, 4):
+        world = requests(hsdp(size))
+        for request_id in ("r1", "r2"):
+            world.send(request_id)
+            fetched = [[delivery] for delivery in world.pull(request_id)]
 
-        for rank, delivery in enumerate(world.stage.distribute(request_id, fetched)):
-            world.check(delivery, request_id, 0, f"{request_id} on rank {rank}")
+            for rank, delivery in enumerate(world.stage.distribute(request_id, fetched)):
+                world.check(delivery, request_id, 0, f"{request_id} on rank {rank} of {size}")
 
 
 @claim("transfer.world.leader_asks", source="vllm-omni seeds: a follower never submits a prefetch, the owner does")

@@ -32,13 +32,8 @@ class TcpConnectorEngine:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> TcpConnectorEngine:
         """ValueError for a wrong option. Sockets wait in wall time, whatever the clock."""
-        unknown = set(config.options) - set(OPTIONS)
-        if unknown:
-            raise ValueError(f"connector/tcp: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
-        checksum = config.options.get("checksum", "on")
-        if checksum not in ("on", "off"):
-            raise ValueError(f"connector/tcp: option checksum = {checksum!r}: write on or off")
-        return TcpConnectorEngine(checksum == "on", deadline_of(config.options), limit_of(config.options))
+        refuse_unknown("connector/tcp", config.options)
+        return TcpConnectorEngine(is_checked(config.options), deadline_of(config.options), limit_of(config.options))
 
     def connector(self, address: str | None = None) -> Connector:
         """One that listens at a free port of the loopback interface, and asks `address` by default."""
@@ -55,6 +50,21 @@ class TcpConnectorEngine:
         for made in self._made:
             made.close()
         self._made.clear()
+
+
+def refuse_unknown(engine: str, options: Mapping[str, str]) -> None:
+    """ValueError for an option beside those of a connector with endpoints."""
+    unknown = set(options) - set(OPTIONS)
+    if unknown:
+        raise ValueError(f"{engine}: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
+
+
+def is_checked(options: Mapping[str, str]) -> bool:
+    """The option `checksum`: on or off; ValueError for anything else."""
+    text = options.get("checksum", "on")
+    if text not in ("on", "off"):
+        raise ValueError(f"option checksum = {text!r}: write on or off")
+    return text == "on"
 
 
 def deadline_of(options: Mapping[str, str]) -> float:

@@ -79,6 +79,9 @@ class JoinedWitness(WitnessConnector):
 class Hold:
     """A lab in which one operation, once entered, is told to the parent and never ends. Until `op` is set nothing is held."""
 
+    free_memory = None
+    """Devices have what they have."""
+
     def __init__(self, line: Line, lock: threading.Lock) -> None:
         self.op: str | None = None
         self._line, self._lock = line, lock

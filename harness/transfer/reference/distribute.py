@@ -129,7 +129,9 @@ class Distributor:
             raise TransferError("distribute needs torch.distributed: call init_process_group before")
         world = (dist.get_rank(), dist.get_world_size())
         if world != (self._at.rank, self._at.world_size):
-            raise ValueError(f"topology: rank {self._at.rank} of {self._at.world_size}, but torch.distributed has rank {world[0]} of {world[1]}")
+            raise ValueError(
+                f"topology: rank {self._at.rank} of {self._at.world_size}, but torch.distributed has rank {world[0]} of {world[1]}"
+            )
 
     def _members(self) -> tuple[dict[int, list[int]], dict[int, int]]:
         """The ranks of each group and its leader. Where the other ranks stand is asked of them: no order of ranks is presumed."""

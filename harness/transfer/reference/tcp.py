@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from harness.transfer.protocol import Buffer, Endpoint
 from harness.transfer.reference.tcp_client import Peers
 from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot
 from harness.transfer.reference.tcp_server import Listener
-from harness.transfer.reference.tcp_store import Store
+from harness.transfer.reference.tcp_store import Held, Store, forget
 
 SCHEME = "tcp://"
 ANY_PORT = Endpoint("127.0.0.1", 0)
@@ -23,7 +24,7 @@ class TcpConnector:
 
     `peer` is the address of another connector, which is asked where a call names no sender; without one, this connector itself is. It
     listens `at` an endpoint, by default of the loopback interface; port 0 is any that is free. `checksum` says whether its payloads are put
-    with one. `deadline` (seconds) and `limit` (bytes) as the constants of this module. `lab` as in `Store`.
+    with one. `deadline` (seconds) and `limit` (bytes) as the constants of this module. `lab` and `released` as in `Store`.
     """
 
     def __init__(
@@ -35,10 +36,11 @@ class TcpConnector:
         deadline: float = DEADLINE,
         limit: int = LIMIT,
         lab: Any = None,
+        released: Callable[[Slot, Held], None] = forget,
     ) -> None:
         self._peer = None if peer is None else parse_address(peer)
         self._limit = limit
-        self._store = Store(checksum, lab)
+        self._store = Store(checksum, lab, released)
         self._peers = Peers(deadline, limit)
         self._listener = Listener(self._answer, at, deadline)
         self.endpoint: Endpoint = self._listener.endpoint

@@ -138,13 +138,18 @@ def decode_head(raw: bytes | bytearray, what: str, limit: int) -> Head:
         raise ProtocolError(f"expected {what}, got bytes that begin with {bytes(raw[:8])!r}, not with {MAGIC!r}")
     if version != VERSION:
         raise ProtocolError(f"expected {what} in version {VERSION} of the protocol, got version {version}")
-    if seal != checksum_of(raw[:_SEALED]):
-        raise ProtocolError(f"expected {what}, got a header that changed on its way: its seal does not match")
+    check_seal(raw, seal, what)
     if key_size > KEY_LIMIT:
         raise ProtocolError(f"expected {what}, got one that announces a key of {key_size} bytes; the limit is {KEY_LIMIT}")
     if size > limit:
         raise ProtocolError(f"expected {what}, got one that announces {size} bytes of payload; the limit is {limit} (option limit)")
     return Head(op, status, key_size, size, boot, key_sum, checksum if flags & _CHECKED else None)
+
+
+def check_seal(raw: bytes | bytearray, seal: int, what: str) -> None:
+    """ProtocolError unless the header is the one that was sealed."""
+    if seal != checksum_of(raw[:_SEALED]):
+        raise ProtocolError(f"expected {what}, got a header that changed on its way: its seal does not match")
 
 
 def decode_frame(head: Head, key: bytes | bytearray, what: str) -> Frame:

@@ -64,11 +64,6 @@ class Listener:
         self._thread = threading.Thread(target=self._accept, name=self._name, daemon=True)
         self._thread.start()
 
-    def connections(self) -> int:
-        """How many are open."""
-        with self._changed:
-            return len(self._connections)
-
     def close(self) -> None:
         """Give the port back, end every connection, and return when their threads have ended. May be called twice."""
         with self._changed:
@@ -148,9 +143,11 @@ class Listener:
             connection.idle = True
             self._connections.remove(connection)
             self._connections.append(connection)
+            self._changed.notify_all()
         asked = connection.channel.await_frame(IDLE_LIMIT)
         with self._changed:
             connection.idle = False
+            self._changed.notify_all()
             return asked and not connection.evicted and not self._closing
 
     def _exchange(self, channel: Channel) -> None:

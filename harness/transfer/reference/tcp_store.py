@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +23,18 @@ class Held:
     readers: int
 
 
-class Store:
-    """Thread-safe. `lab`, where there is one, is entered in the middle of each copy, as `store`."""
+def forget(_: Slot, __: Held) -> None:
+    """What there is to do about a payload that is let go: nothing."""
 
-    def __init__(self, checksum: bool, lab: Any = None) -> None:
-        self._checksum, self._lab = checksum, lab
+
+class Store:
+    """Thread-safe. `lab`, where there is one, is entered in the middle of each copy, as `store`.
+
+    `released` is called for each payload that nobody is given any more: the last reader is done, or it was discarded, replaced or closed.
+    """
+
+    def __init__(self, checksum: bool, lab: Any = None, released: Callable[[Slot, Held], None] = forget) -> None:
+        self._checksum, self._lab, self._released = checksum, lab, released
         self._lock = threading.Lock()
         self._held: dict[Slot, Held] = {}
         self._closed = False
@@ -52,12 +60,16 @@ class Store:
             if held is None:
                 return
             held.readers -= 1
-            if not held.readers:
-                del self._held[slot]
+            if held.readers:
+                return
+            del self._held[slot]
+        self._released(slot, held)
 
     def discard(self, slot: Slot) -> None:
         with self._lock:
-            self._held.pop(slot, None)
+            held = self._held.pop(slot, None)
+        if held is not None:
+            self._released(slot, held)
 
     def usage(self) -> dict[str, int]:
         """`segments` held and their `bytes`."""
@@ -67,7 +79,9 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._held.clear()
+            left, self._held = self._held, {}
+        for slot, held in left.items():
+            self._released(slot, held)
 
     def _copy(self, view: memoryview) -> memoryview:
         # Not a bytearray: that would be zeroed first, and these are up to gigabytes.
@@ -83,4 +97,6 @@ class Store:
         with self._lock:
             if self._closed:
                 raise ConnectionError("the connector is closed; nothing can be put any more")
-            self._held[slot] = held
+            before, self._held[slot] = self._held.get(slot), held
+        if before is not None:
+            self._released(slot, before)

@@ -3,6 +3,6 @@
 They come from no bug report: each says the opposite of one sentence, in the smallest place of the reference engine that can.
 """
 
-from harness.transfer.wrong_inputs import connector, failure, opt_in_and_prefetch, payload, role, shm
+from harness.transfer.wrong_inputs import connector, connector_tcp, failure, opt_in_and_prefetch, payload, processes, role, shm, worlds
 
-__all__ = ["connector", "failure", "opt_in_and_prefetch", "payload", "role", "shm"]
+__all__ = ["connector", "connector_tcp", "failure", "opt_in_and_prefetch", "payload", "processes", "role", "shm", "worlds"]
