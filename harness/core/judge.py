@@ -91,6 +91,16 @@ class Judge:
             raise ClaimBroken("NOT REFUSED", got=f"{what}: {raised.got}", expected=expected) from raised
         raise ClaimBroken("NOT REFUSED", got=f"{what}: {_short(answer)}", expected=expected)
 
+    def attempt(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns; None where the engine refuses it by raising an ordinary exception. For what may be told in either way."""
+        __tracebackhide__ = True
+        try:
+            return call()
+        except EngineRaised as raised:
+            if isinstance(raised.__cause__, Exception):
+                return None
+            raise
+
     def differ(self, got: torch.Tensor, other: torch.Tensor, what: str) -> None:
         """The positive twin: the stimulus must show here. If it does not, a check of "unaffected" would see nothing: VACUOUS."""
         __tracebackhide__ = True

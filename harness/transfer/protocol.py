@@ -206,8 +206,11 @@ class Connector(Protocol):
         """(data, bytes) if published, else None; never waits for a sender. The data is the caller's to read for as long as it holds it."""
         ...
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
-        """One reader is done; the last one frees the payload. Nothing happens where nothing is held."""
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
+        """One reader is done; the last one frees the payload. Nothing happens where nothing is held.
+
+        `reader` says who: saying it twice of one payload counts once. Without a name each call counts.
+        """
         ...
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:

@@ -18,8 +18,9 @@ from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Connector, Endpoint
 
 OPS = ("put", "get", "done", "discard")
-DAMAGE = ("truncate", "flip")
-"""`truncate` drops the second half of a payload; `flip` changes one bit in its middle and leaves its length."""
+DAMAGE = ("truncate", "flip", "exchange")
+"""`truncate` drops the second half of a payload; `flip` changes one bit in its middle and leaves its length; `exchange` gives the payload
+that was put last, whatever key is asked for."""
 
 HOLD_LIMIT = 20.0
 """Seconds of wall time that a held call, or a wait for one, lasts before it raises TimeoutError."""
@@ -57,6 +58,7 @@ class WitnessConnector:
         self._stuck: str | None = None
         self._failing: dict[str, type[Exception]] = {}
         self._damage: str | None = None
+        self._refusing = False
         self._when_empty: Callable[[], None] | None = None
         self._published: dict[tuple[str, str, str], None] = {}
 
@@ -72,6 +74,9 @@ class WitnessConnector:
         number = self._arrive(Call("put", from_stage, to_stage, key))
         with self._changed:
             # Before the call: a put that fails half-way may still have left something.
+            if self._refusing:
+                return False, 0, None
+            self._published.pop((from_stage, to_stage, key), None)
             self._published[from_stage, to_stage, key] = None
         ok, size, handle = self._inner.put(from_stage, to_stage, key, data, readers)
         self._settle(number, size)
@@ -79,7 +84,8 @@ class WitnessConnector:
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
         number = self._arrive(Call("get", from_stage, to_stage, key, handle))
-        found = self._inner.get(from_stage, to_stage, key, self._resolved(handle))
+        slot = self._exchanged((from_stage, to_stage, key))
+        found = self._inner.get(*slot, self._resolved(handle))
         if found is None:
             with self._changed:
                 action, self._when_empty = self._when_empty, None
@@ -90,9 +96,9 @@ class WitnessConnector:
         self._settle(number, found[1])
         return found
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         self._arrive(Call("done", from_stage, to_stage, key, handle))
-        self._inner.done(from_stage, to_stage, key, self._resolved(handle))
+        self._inner.done(from_stage, to_stage, key, self._resolved(handle), reader)
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         self._arrive(Call("discard", from_stage, to_stage, key, handle))
@@ -165,6 +171,11 @@ class WitnessConnector:
         with self._changed:
             self._failing[op] = error
 
+    def refuse_puts(self) -> None:
+        """From now on a put says that it did not succeed, and nothing reaches `inner`, until `mend`."""
+        with self._changed:
+            self._refusing = True
+
     def damage(self, how: str) -> None:
         """From now on each get is given a damaged copy of its payload (see DAMAGE), until `mend`; what `inner` holds is untouched."""
         _known("damage", how, DAMAGE)
@@ -172,8 +183,9 @@ class WitnessConnector:
             self._damage = how
 
     def mend(self) -> None:
-        """End `fail` and `damage`."""
+        """End `fail`, `damage` and `refuse_puts`."""
         with self._changed:
+            self._refusing = False
             self._failing.clear()
             self._damage = None
 
@@ -222,9 +234,13 @@ class WitnessConnector:
         with self._changed:
             self._calls[number] = replace(self._calls[number], size=size)
 
+    def _exchanged(self, slot: tuple[str, str, str]) -> tuple[str, str, str]:
+        with self._changed:
+            return next(reversed(self._published), slot) if self._damage == "exchange" else slot
+
     def _damaged(self, data: Buffer, size: int) -> tuple[Buffer, int]:
         how = self._damage
-        if how is None:
+        if how in (None, "exchange"):
             return data, size
         spoiled = bytearray(byte_view(data))
         if how == "truncate":

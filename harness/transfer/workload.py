@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.transfer.protocol import Endpoint, KVLayout
+from harness.transfer.protocol import Endpoint, KVLayout, KVOrder, LayerKV
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,34 @@ class Workload:
         shape = (2, blocks or self.blocks, layout.block_size, layout.heads, layout.head_dim)
         return [torch.randn(shape, generator=generator).to(layout.dtype) for _ in range(layout.layers)]
 
+    def square(self) -> KVLayout:
+        """A layout whose axes all have size 2, as many as there are parts and, with two of them, blocks: no shape tells one from another."""
+        return KVLayout(2, 2, 2, 2, torch.float32)
+
     def any_bits(self, generator: torch.Generator, layout: KVLayout) -> list[torch.Tensor]:
         """The same of every bit pattern: NaNs with payloads, infinities, negative zero, subnormals."""
         width = layout.dtype.itemsize
         shape = (2, self.blocks, layout.block_size, layout.heads, layout.head_dim * width)
         return [torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).view(layout.dtype) for _ in range(layout.layers)]
+
+
+def laid_out(kv: torch.Tensor, layout: KVLayout) -> LayerKV:
+    """A copy of one layer [2, blocks, block_size, heads, head_dim] as `layout` has it: packed or split, tokens or heads first."""
+    blocks = kv if layout.order is KVOrder.NHD else kv.transpose(2, 3)
+    return blocks.clone(memory_format=torch.contiguous_format) if layout.packed else (blocks[0].contiguous(), blocks[1].contiguous())
+
+
+def tokens_first(layer: LayerKV, layout: KVLayout) -> torch.Tensor:
+    """The inverse of `laid_out`: a copy as [2, blocks, block_size, heads, head_dim], on the CPU."""
+    both = layer if isinstance(layer, torch.Tensor) else torch.stack(list(layer))
+    return (both if layout.order is KVOrder.NHD else both.transpose(2, 3)).cpu().contiguous()
+
+
+def heads_of(rank: int, ranks: int, total: int) -> list[int]:
+    """The model's KV heads that a tensor-parallel rank holds; written apart from any engine's way of splitting them."""
+    if ranks <= total:
+        return [head for head in range(total) if head * ranks // total == rank]
+    return [head for head in range(total) if head == rank * total // ranks]
 
 
 def expected_rows(kv: torch.Tensor, block_ids: list[int], seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:

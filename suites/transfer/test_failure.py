@@ -25,7 +25,7 @@ def test_not_delivered(boundary: MakeBoundary, judge: Judge) -> None:
         delivery = stage.fetch(how, how)
 
         judge.taken(stage.fetched(how), "the connector was asked, and raised")
-        check_no_hit(judge, delivery, how)
+        stage.check_no_hit(delivery, how)
         judge.equal(stage.futures(), 0, "prefetches tracked after the failure")
         stage.settle()
 
@@ -72,7 +72,7 @@ def test_next_works(boundary: MakeBoundary, judge: Judge) -> None:
         stage.send(request)
     stage.witness.fail("get")
     stage.start("failing")
-    check_no_hit(judge, stage.receiver.consume("failing"), "failing")
+    stage.check_no_hit(stage.receiver.consume("failing"), "failing")
     judge.taken(stage.fetched("failing"), "the connector was asked, and raised")
     stage.witness.mend()
 
@@ -88,7 +88,7 @@ def test_retried(boundary: MakeBoundary, judge: Judge) -> None:
     stage.send("request")
     stage.witness.fail("get")
     stage.start("request")
-    check_no_hit(judge, stage.receiver.consume("request"), "request")
+    stage.check_no_hit(stage.receiver.consume("request"), "request")
     judge.taken(stage.fetched("request"), "the connector was asked, and raised")
     stage.witness.mend()
 
@@ -131,13 +131,6 @@ def truncate(stage: Boundary) -> None:
     stage.witness.damage("truncate")
 
 
-def check_no_hit(judge: Judge, delivery: Delivery, request: str) -> None:
-    """A miss or a failure, without a payload."""
-    __tracebackhide__ = True
-    judge.demand(delivery.outcome is not Outcome.HIT, got=f"{request}: hit", expected="no hit")
-    judge.equal((delivery.payload, delivery.size, delivery.valid_tokens), (None, 0, 0), f"{request}: payload, size, rows that hold KV")
-
-
 def check_refused(boundary: MakeBoundary, judge: Judge, damage: str) -> None:
     """A payload damaged on its way is fetched and not delivered; the same payload whole is."""
     __tracebackhide__ = True
@@ -150,7 +143,7 @@ def check_refused(boundary: MakeBoundary, judge: Judge, damage: str) -> None:
         delivery = stage.receiver.consume(request)
         judge.taken(stage.fetched(request), "the payload was fetched")
         if damaged:
-            check_no_hit(judge, delivery, request)
+            stage.check_no_hit(delivery, request)
         else:
             stage.check(delivery, request)
         stage.settle()

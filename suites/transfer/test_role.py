@@ -97,17 +97,3 @@ def test_owner_fetches(boundary: MakeBoundary, judge: Judge) -> None:
     judge.equal(stage.futures(), 1, "prefetches that the owner tracks")
     judge.equal(stage.receiver.consume("request").outcome, Outcome.HIT, "outcome on the owner")
     judge.taken(stage.fetched("request"), "the connector was asked")
-
-
-@claim("transfer.role.own_shard", source="vllm-omni#5650: all ranks build the key with rank 0")
-def test_own_shard(boundary: MakeBoundary, judge: Judge) -> None:
-    """Two tensor-parallel ranks that send under one request id each receive their own shard."""
-    ranks = [boundary(tp(0))]
-    ranks.append(boundary(tp(1), over=ranks[0]))
-    for stage in ranks:
-        stage.send("request")
-    judge.differ(ranks[0].sent["request"].kv[0], ranks[1].sent["request"].kv[0], "the two ranks' shards")
-
-    for stage in reversed(ranks):
-        stage.start("request")
-        stage.check(stage.receiver.consume("request"), "request")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,17 +43,11 @@ class PayloadCodec:
         ordered = self._in_order(tensors)
         return self._payload(ordered), metadata
 
-    def metadata(self, data: Buffer) -> Mapping[str, Any]:
-        """A payload's metadata alone. PayloadError as `decode`."""
-        return self._wire.unpack(data, lambda body: body)[0]
-
     def _whole(self) -> Piece:
         return Piece(0, 0, 0, 0, self._layout.heads)
 
     def _metadata(self, request_id: str, seq_len: int, piece: Piece) -> dict[str, Any]:
-        """`send` tells this payload from every other, also from one that is sent later under the same id."""
-        ranks = {"from_rank": piece.source_rank, "to_rank": piece.target_rank}
-        return {"request_id": request_id, "seq_len": seq_len, "send": uuid.uuid4().hex, **ranks}
+        return {"request_id": request_id, "seq_len": seq_len, "from_rank": piece.source_rank, "to_rank": piece.target_rank}
 
     def _sliced(self, payload: KVPayload, piece: Piece) -> KVPayload:
         heads = slice(piece.source_head, piece.source_head + piece.count)
@@ -83,9 +76,8 @@ class PayloadCodec:
         ranks = metadata.get("from_rank"), metadata.get("to_rank")
         if ranks != (piece.source_rank, piece.target_rank):
             raise PayloadError(f"payload from rank {ranks[0]} to rank {ranks[1]} came for {piece.source_rank} to {piece.target_rank}")
-        for name, kind in (("seq_len", int), ("send", str)):
-            if not isinstance(metadata.get(name), kind):
-                raise PayloadError(f"payload says {name} = {metadata.get(name)!r}")
+        if not isinstance(metadata.get("seq_len"), int):
+            raise PayloadError(f"payload says seq_len = {metadata.get('seq_len')!r}")
 
     def _check_layout(self, tensors: Sequence[WireTensor], heads: int) -> None:
         """Every layer's key and value, once, with as many heads as were asked for, the head_dim and dtype of this stage, as many tokens."""

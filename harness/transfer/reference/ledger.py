@@ -17,30 +17,16 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: OrderedDict[str, int] = OrderedDict()
-        self._delivered: dict[str, str] = {}
         self._ended: list[Completion] = []
 
     def begin(self, request_id: str) -> int:
         """The generation of a transfer that starts now: 0 for the first use of the id, then 1, and so on."""
         with self._lock:
-            self._delivered.pop(request_id, None)
             generation = self._uses.pop(request_id, 0)
             self._uses[request_id] = generation + 1
             if len(self._uses) > REMEMBERED:
-                forgotten, _ = self._uses.popitem(last=False)
-                self._delivered.pop(forgotten, None)
+                self._uses.popitem(last=False)
             return generation
-
-    def delivered(self, request_id: str, send: str) -> None:
-        """The last use of the id was handed over to its request; `send` tells that payload from others of the id."""
-        with self._lock:
-            if request_id in self._uses:
-                self._delivered[request_id] = send
-
-    def last_delivered(self, request_id: str) -> str | None:
-        """The `send` of the id's last use, if that was handed over; None also for an id that is not remembered."""
-        with self._lock:
-            return self._delivered.get(request_id)
 
     def end(self, request_id: str, generation: int, outcome: CompletionOutcome) -> None:
         """Report the end of a transfer; whoever began it does so once. No state is asked whether the request still lives."""

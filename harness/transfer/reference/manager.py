@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -67,8 +68,8 @@ class TransferManager:
         self.endpoint = config.own_endpoint
         self.listens_at = self._addresses.listens_at()
         self.closed = False
+        self._reader = uuid.uuid4().hex
         cache, codec = PagedCache(config.layout), PayloadCodec(config.layout, checked)
-        self._codec = codec
         self._sender = Sender(self._addresses, cache, codec, connector, clock)
         self._ledger, self._landing, self._floor = Ledger(), LandingPool(), MemoryFloor(config.min_free_device, lab)
         self._foreground, self._background = Receiver(codec, cache, clock, lab), Receiver(codec, cache, clock, lab)
@@ -200,7 +201,6 @@ class TransferManager:
         if delivery.outcome is Outcome.HIT:
             if delivery.payload is not None:
                 record_use(delivery.payload)
-            self._ledger.delivered(request_id, delivery.metadata["send"])
             try:
                 self._done(request_id, endpoint)
             except Exception:
@@ -208,20 +208,13 @@ class TransferManager:
         return delivery
 
     def _turn_down(self, request_id: str, endpoint: Endpoint | None) -> None:
-        """This reader will not come for the payload. One that has it already is done with it, and has no say for other readers."""
-        had = self._ledger.last_delivered(request_id)
-        if had is None or had != self._held(request_id, endpoint):
-            self._done(request_id, endpoint)
-
-    def _held(self, request_id: str, endpoint: Endpoint | None) -> str | None:
-        """Which `send` of the id is there to be read."""
-        first = self._shards(request_id, endpoint)[0]
-        found = self._get(first.key, first.endpoint)
-        return None if found is None else self._codec.metadata(found[0])["send"]
+        """This reader will not come for the payload."""
+        self._done(request_id, endpoint)
 
     def _done(self, request_id: str, endpoint: Endpoint | None) -> None:
+        """Under this manager's name: of one that has its payload and aborts, or aborts twice, the second word is no other reader's."""
         for shard in self._shards(request_id, endpoint):
-            self._connector.done(*self._addresses.stages(), shard.key, shard.endpoint)
+            self._connector.done(*self._addresses.stages(), shard.key, shard.endpoint, self._reader)
 
     def _attached(self, payload: KVPayload) -> KVPayload:
         return payload

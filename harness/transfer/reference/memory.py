@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.transfer.buffers import byte_view
@@ -16,10 +16,11 @@ Slot = tuple[str, str, str]
 
 @dataclass
 class Held:
-    """A payload, and how many readers are not done with it yet."""
+    """A payload, how many readers are not done with it yet, and the names of those who are."""
 
     data: bytes
     readers: int
+    done: set[str] = field(default_factory=set)
 
 
 class MemoryConnector:
@@ -47,12 +48,14 @@ class MemoryConnector:
             held = self._held.get((from_stage, to_stage, key))
         return None if held is None else (held.data, len(held.data))
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         with self._lock:
             held = self._held.get((from_stage, to_stage, key))
-            if held is None:
+            if held is None or reader in held.done:
                 return
             held.readers -= 1
+            if reader:
+                held.done.add(reader)
             if not held.readers:
                 del self._held[from_stage, to_stage, key]
 

@@ -40,7 +40,10 @@ class Sender:
         except Exception:
             self._discard(request_id)
             raise
-        if lease is not None:
+        if lease is None:
+            # The lease of an earlier use of the id, which was read before it ended.
+            self._leases.end(request_id)
+        else:
             self._leases.begin(request_id, lease)
 
     def withdraw(self, request_id: str) -> None:

@@ -105,7 +105,7 @@ class ShmConnector:
             header.check(view)
         return view, header.size
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         """PayloadError where the header, and so the count of readers, is damaged: only a discard frees that."""
         slot = slot_text(from_stage, to_stage, key)
         self._unlink_if(slot, lambda fd: read_header(fd).slot == slot and self._is_last(fd))

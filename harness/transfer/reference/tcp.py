@@ -59,7 +59,7 @@ class TcpConnector:
         slot, sender = _slot(from_stage, to_stage, key), self._sender(handle)
         return self._own(slot) if sender is None else self._fetched(sender, slot)
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         self._tell(Op.DONE, _slot(from_stage, to_stage, key), self._sender(handle))
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:

@@ -97,7 +97,7 @@ def part_delivered(original: Any, channel: Any, buffer: Any, what: str, deadline
         raise
 
 
-@tcp_wrong_input("connector/checksum-unread", "tcp_channel:Channel._checked", "connector.endpoint.flipped")
+@tcp_wrong_input("connector/tcp-checksum-unread", "tcp_channel:Channel._checked", "connector.endpoint.flipped")
 def checksum_unread(original: Any, channel: Any, frame: Frame, what: str) -> Frame:
     """The checksum is carried, and nobody compares it."""
     return frame
@@ -108,7 +108,7 @@ def seal_unread(original: Any, raw: Any, seal: int, what: str) -> None:
     """A header is believed as it comes: a flipped bit turns a reply into another one."""
 
 
-@tcp_wrong_input("connector/limit-unread", "tcp_channel:decode_head", "connector.endpoint.oversize")
+@tcp_wrong_input("connector/tcp-limit-unread", "tcp_channel:decode_head", "connector.endpoint.oversize")
 def limit_unread(original: Any, raw: Any, what: str, limit: int) -> Any:
     """A payload may be of any size that its sender announces."""
     return original(raw, what, 1 << 62)
