@@ -51,7 +51,11 @@ class EngineConfig:
 
 
 class Adapter(Protocol):
-    """What a factory names. Third-party imports belong inside its functions."""
+    """What a factory names. Third-party imports belong inside its functions.
+
+    An adapter may have `preload`: names of modules that take seconds to import, start neither thread nor CUDA, and are imported once in the
+    process that its children are forked from.
+    """
 
     @staticmethod
     def available() -> str | None:

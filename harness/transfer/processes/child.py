@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
+import fcntl
 import os
+import select
 import signal
 import socket
-import sys
 import threading
 import traceback
 from contextlib import ExitStack
@@ -132,9 +132,9 @@ class Workshop:
         self._cleanup.close()
 
 
-def main(end: socket.socket, stacks: socket.socket) -> None:
-    """The child's life. `stacks` is where every thread's stack goes on SIGUSR1, which then ends the process."""
-    _die_with_parent()
+def main(end: socket.socket, stacks: socket.socket, lifeline: socket.socket) -> None:
+    """The child's life. `stacks` is where every thread's stack goes on SIGUSR1, which then ends the process; `lifeline` says nothing."""
+    _die_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, file=stacks.fileno(), all_threads=True, chain=True)
     torch.set_num_threads(1)
@@ -185,10 +185,16 @@ def _done(kept: list[Any], request: Request) -> Any:
     return packed(result)
 
 
-def _die_with_parent() -> None:
-    """Be killed when the server that started this process goes, as it does with the test run."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() == 1:
-            os._exit(1)
+def _die_with(lifeline: socket.socket) -> None:
+    """Have the kernel send SIGKILL to this process when the other end is closed, as it is when the run dies.
+
+    A child that hangs, or is stopped, would not notice by itself; and its parent by birth, the server that forks, outlives the run for as
+    long as it has children.
+    """
+    if not hasattr(fcntl, "F_SETSIG"):  # on Linux only; elsewhere a child ends with its line
+        return
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # it was closed before
+        os._exit(1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,13 +25,15 @@ class Leftovers:
         """Names that were not there."""
         return self._listing() - self._before
 
-    def abandoned(self) -> list[str]:
-        """New names that no process has open, mapped or locked, and that do not go within PATIENCE."""
-        left, until = self.new(), time.monotonic() + PATIENCE
+    def abandoned(self, own: Iterable[str] = ()) -> list[str]:
+        """New names that no process has open or mapped: those with one of `own` in them, and others if they do not go within PATIENCE."""
+        left, until = self.new() - self._used(self.new()), time.monotonic() + PATIENCE
+        ours = {name for name in left if any(mark in name for mark in own)}
+        left -= ours
         while left and time.monotonic() < until:
             left &= self._listing()
             left -= self._used(left)
-        return sorted(left)
+        return sorted(ours | left)
 
     def remove(self) -> None:
         """Take away what is abandoned, so that a broken engine costs one test and not the machine's memory."""
@@ -44,7 +45,7 @@ class Leftovers:
                 path.unlink(missing_ok=True)
 
     def _listing(self) -> set[str]:
-        return set(os.listdir(self._root)) if self._root.is_dir() else set()
+        return {path.name for path in self._root.iterdir()} if self._root.is_dir() else set()
 
     def _used(self, names: set[str]) -> set[str]:
         """Those of the names under which some process has something open or mapped. Processes that this user may not look into use none."""
@@ -59,9 +60,9 @@ class Leftovers:
 
 def _opened(process: Path) -> Iterator[str]:
     with suppress(OSError):
-        for number in os.listdir(process / "fd"):
+        for opened in (process / "fd").iterdir():
             with suppress(OSError):  # closed meanwhile
-                yield os.readlink(process / "fd" / number)
+                yield str(opened.readlink())
 
 
 def _mapped(process: Path) -> list[str]:

@@ -78,18 +78,20 @@ class Child:
         self.name, self._deadline = name, deadline
         ours, theirs = socket.socketpair()
         self._stacks, stacks = socket.socketpair()
+        self._lifeline, lifeline = socket.socketpair()
         self._line = Line(ours)
         self._reached: list[str] = []
         self._fit, self._busy = True, False
-        self._process = FORKSERVER.Process(target=child.main, args=(theirs, stacks), name=f"assay: {name}")
+        self._process = FORKSERVER.Process(target=child.main, args=(theirs, stacks, lifeline), name=f"assay: {name}")
         try:
             self._process.start()
         except BaseException:
             self._hang_up()
+            self._lifeline.close()
             raise
         finally:
-            theirs.close()
-            stacks.close()
+            for end in (theirs, stacks, lifeline):
+                end.close()
         self.pid: int = self._process.pid or 0
         self._closed = False
 
@@ -176,6 +178,7 @@ class Child:
             self._process.join(GRACE if self._fit and not self._busy else 0)
             if self._process.is_alive():
                 self.kill()
+            self._lifeline.close()
             self._process.close()
 
     def __enter__(self) -> Child:
