@@ -61,7 +61,7 @@ def test_many_keys(two_processes: MakePair, judge: Judge, seed: int) -> None:
     put = []
     for number in range(16):
         for way, (mine, theirs, stages) in enumerate(sides):
-            drawn, place = Drawn(seed + 2 * number + way, 100 + number), (*stages, f"key{number}")
+            drawn, place = Drawn(seed + 2 * number + way, 100 + number), (*stages, f"key{number}-{way}")
             put.append((theirs, place, mine.put(*place, drawn)[2], drawn))
 
     for connector, place, handle, drawn in reversed(put):

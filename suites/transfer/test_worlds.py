@@ -12,6 +12,7 @@ from harness.core.claims import claim
 from harness.core.guard import call
 from harness.core.judge import Judge
 from harness.core.verdict import EngineRaised
+from harness.transfer.processes import Kept
 from harness.transfer.protocol import Delivery, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload, expected_rows
 from markers import register_ci
@@ -55,9 +56,9 @@ class Requests:
             kv = self.kv[request_id, shard] = self.workload.kv(self.generator)
             sender.send(request_id, kv, self.workload.block_ids, self.workload.seq_len)
 
-    def pull(self, request_id: str) -> list[Delivery]:
+    def pull(self, request_id: str) -> list[Kept]:
         """Every rank asks; by rank."""
-        return self.stage.receive(request_id, self.workload.endpoint, self.workload.receive_timeout)
+        return self.stage.pull(request_id, self.workload.endpoint)
 
     def check(self, delivery: Delivery, request_id: str, shard: int, what: str) -> None:
         """The delivery is a HIT with every row of the shard, and its length."""

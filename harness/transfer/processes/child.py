@@ -31,7 +31,7 @@ WORKSHOP = 0
 
 @dataclass(frozen=True)
 class Kept:
-    """An object that stays in the child, by its number: a result, or an argument of a later request."""
+    """An object that stays in the child, by its number: a result, and then an argument of later requests, also inside a sequence."""
 
     number: int
 
@@ -173,7 +173,9 @@ def _answered(kept: list[Any], request: Request) -> Answer:
 
 def _done(kept: list[Any], request: Request) -> Any:
     def here(value: Any) -> Any:
-        return kept[value.number] if isinstance(value, Kept) else unpacked(value)
+        if isinstance(value, Kept):
+            return kept[value.number]
+        return type(value)(map(here, value)) if type(value) in (tuple, list) else unpacked(value)
 
     attribute = getattr(kept[request.target], request.name)
     if not request.call:

@@ -109,7 +109,11 @@ class Child:
 
     def keep(self, target: int, name: str, *args: Any, **kwargs: Any) -> child.Kept:
         """As `call`, but the result stays in the child."""
-        return self._ask(child.Request(target, name, args, kwargs, keep=True)).result()
+        return self.begin_keep(target, name, *args, **kwargs).result()
+
+    def begin_keep(self, target: int, name: str, *args: Any, **kwargs: Any) -> Pending:
+        """As `begin`; the result is a `child.Kept`."""
+        return self._ask(child.Request(target, name, args, kwargs, keep=True))
 
     def read(self, target: int, name: str) -> Any:
         """An attribute's value, or `child.Method`."""

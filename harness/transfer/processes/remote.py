@@ -21,9 +21,13 @@ class Remote:
         """Call the method without waiting for its end."""
         return self.child.begin(self.kept.number, name, *args, **kwargs)
 
+    def begin_keep(self, name: str, *args: Any, **kwargs: Any) -> Pending:
+        """As `begin`; what the method returns stays in the child, which holds it until it ends. The result is a `Kept`."""
+        return self.child.begin_keep(self.kept.number, name, *args, **kwargs)
+
     def keep(self, name: str, *args: Any) -> Kept:
-        """Call the method; what it returns stays in the child, which holds it until it ends."""
-        return self.child.keep(self.kept.number, name, *args)
+        """`begin_keep`, waited for."""
+        return self.begin_keep(name, *args).result()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -65,7 +69,11 @@ class RemoteEngine:
 
     def deploy(self, topology: Topology | None, connector: RemoteConnector, config: TransferConfig) -> TransferManager:
         """A manager in the child, over a connector there."""
-        return Remote(self.child, self.child.keep(self._kept.number, "deploy", topology, connector.kept, config))  # type: ignore[return-value]
+        return Remote(self.child, self.begin_deploy(topology, connector, config).result())  # type: ignore[return-value]
+
+    def begin_deploy(self, topology: Topology | None, connector: RemoteConnector, config: TransferConfig) -> Pending:
+        """The same without waiting for its end; the result is a `Kept`."""
+        return self.child.begin_keep(self._kept.number, "deploy", topology, connector.kept, config)
 
     def usage(self) -> dict[str, int]:
         return self.child.call(self._kept.number, "usage")

@@ -39,11 +39,14 @@ class World:
         """One manager a rank, each over a witnessed connector of its own that joins the one at `address`."""
         self.connectors = [engine.connector(address).witnessed() for engine in self._engines]
         parts = zip(self._engines, topologies, self.connectors, strict=True)
-        self.managers = [engine.deploy(topology, connector, config) for engine, topology, connector in parts]  # type: ignore[misc]
+        # All at once: an engine may make its groups here, which is collective.
+        deploying = [engine.begin_deploy(topology, connector, config) for engine, topology, connector in parts]
+        self.managers = [Remote(child, pending.result()) for child, pending in zip(self.children, deploying, strict=True)]
 
-    def begin(self, name: str, arguments: Callable[[int], tuple[Any, ...]]) -> list[Pending]:
-        """Call the method of every rank's manager, with the arguments that its rank has, all at once."""
-        return [manager.begin(name, *arguments(rank)) for rank, manager in enumerate(self.managers)]
+    def begin(self, name: str, arguments: Callable[[int], tuple[Any, ...]], keep: bool = False) -> list[Pending]:
+        """Call the method of every rank's manager, with the arguments that its rank has, all at once. `keep`: results stay there."""
+        ranks = enumerate(self.managers)
+        return [(manager.begin_keep if keep else manager.begin)(name, *arguments(rank)) for rank, manager in ranks]
 
     def close(self) -> None:
         """End every rank: destroying the groups waits for nobody, but a rank that a collective call holds is killed."""

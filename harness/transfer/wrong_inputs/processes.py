@@ -32,7 +32,7 @@ def last_byte_lost(original: Any, connector: Any, *where: Any) -> Any:
 @wrong_input("connector/first-key", "shm:ShmConnector.get", "connector.processes.many_keys", engine=SHM)
 def first_key(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None) -> Any:
     """Every numbered key leads to the first payload."""
-    return original(connector, from_stage, to_stage, key.rstrip("0123456789") + "0", handle)
+    return original(connector, from_stage, to_stage, f"key0-{key[-1]}", handle)
 
 
 @wrong_input(
