@@ -1,11 +1,13 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from harness import tables
 from harness.core.claims import ClaimError, read_claims
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assay", description="Conformance of inference engines. The checks themselves run with pytest.")
-    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults")
+    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench")
     for name, show, what in (
         ("engines", _engines, "the engines that can be judged, and what each offers"),
         ("claims", _claims, "what is demanded of them"),
@@ -44,7 +46,32 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(show=show)
         if name == "engines":
             command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
+    _add_bench(commands)
     return parser
+
+
+def _add_bench(commands: Any) -> None:
+    what = "how fast engines are, beside a plain copy of the same bytes in the same run"
+    command = commands.add_parser("bench", help=what, description=what)
+    command.add_argument("kind", choices=["transfer"], help="which kind of engine")
+    command.add_argument("--engine", action="append", default=[], metavar="NAME", help="as pytest's --engine; repeatable")
+    command.add_argument("--sizes", default="1,2,4,8,16,32,64,128,256,512", metavar="MIB,...", help="payload sizes in MiB (%(default)s)")
+    command.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where prefetched payloads go (%(default)s)")
+    command.add_argument("--out", type=Path, metavar="FILE", help="write the record there too, as JSON")
+    command.set_defaults(show=_bench)
+
+
+def _bench(args: argparse.Namespace) -> None:
+    from harness.transfer import bench_run
+
+    sizes = [int(size) for size in args.sizes.split(",") if size.isdigit() and int(size) > 0]
+    if len(sizes) != len(args.sizes.split(",")):
+        raise RegistryError(f"--sizes {args.sizes}: give MiB, such as 1,16,256")
+    report = bench_run.run(Registry([*builtin_specs(), *entry_point_specs()]), args.engine, [size << 20 for size in sizes], args.device)
+    bench_run.show(report)
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(report.record(), indent=1) + "\n")
 
 
 def _engines(args: argparse.Namespace) -> None:

@@ -26,17 +26,19 @@ class _Terminal(Protocol):
     def write_line(self, line: str, **markup: bool) -> None: ...
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+def table(title: str, *columns: str) -> Table:
+    """A table in the style of all of ours."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+        made.add_column(column, overflow="fold")
+    return made
 
 
-def _print(table: Table) -> None:
+def print_table(shown: Table) -> None:
+    """Print it, as wide as the terminal."""
     # Piped into a file or another program there is no width to keep to.
     console = Console(file=sys.stdout) if sys.stdout.isatty() else Console(file=sys.stdout, width=200)
-    console.print(table)
+    console.print(shown)
 
 
 def engines(registry: Registry) -> list[dict[str, Any]]:
@@ -74,19 +76,19 @@ def show_engines(registry: Registry, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = _table("Engines", "engine", "version", "profile", "here", "options")
-    lacks = _table("\nWhat they do not offer", "engine", "capability", "support", "reason")
+    shown = table("Engines", "engine", "version", "profile", "here", "options")
+    lacks = table("\nWhat they do not offer", "engine", "capability", "support", "reason")
     for row in rows:
         options = [f"{n}={'|'.join(o['choices']) or o['default']}" for n, o in row["options"].items()]
         for profile, here in row["profiles"].items():
-            table.add_row(row["name"], row["version"] or "-", profile, Text(here), Text(", ".join(options)))
+            shown.add_row(row["name"], row["version"] or "-", profile, Text(here), Text(", ".join(options)))
         for name, declared in row["capabilities"].items():
             if declared["support"] != "full":
                 reason = declared["reason"] or f"since {declared['since']}"
                 lacks.add_row(row["name"], name, declared["support"], Text(reason))
-    _print(table)
+    print_table(shown)
     if lacks.row_count:
-        _print(lacks)
+        print_table(lacks)
 
 
 def show_claims(claims: Iterable[Claim], as_json: bool = False) -> None:
@@ -95,10 +97,10 @@ def show_claims(claims: Iterable[Claim], as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = _table("Claims", "claim", "level", "sentence", "asks for", "source")
+    shown = table("Claims", "claim", "level", "sentence", "asks for", "source")
     for row in rows:
-        table.add_row(row["id"], row["level"], Text(row["sentence"]), ", ".join(row["requires"]), Text(row["source"]))
-    _print(table)
+        shown.add_row(row["id"], row["level"], Text(row["sentence"]), ", ".join(row["requires"]), Text(row["source"]))
+    print_table(shown)
 
 
 def show_faults(faults: Iterable[Fault], as_json: bool = False) -> None:
@@ -110,20 +112,20 @@ def show_faults(faults: Iterable[Fault], as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = _table("Faults", "fault", "role", "what is wrong", "claims that must fail", "source")
+    shown = table("Faults", "fault", "role", "what is wrong", "claims that must fail", "source")
     for row in rows:
-        table.add_row(row["name"], row["role"], Text(row["sentence"]), "\n".join(row["claims"]), Text(row["source"]))
-    _print(table)
+        shown.add_row(row["name"], row["role"], Text(row["sentence"]), "\n".join(row["claims"]), Text(row["source"]))
+    print_table(shown)
 
 
 def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], terminal: _Terminal) -> None:
     """Print a run's verdicts by kind and engine; columns that nobody reached are left out."""
     used = [v.value for v in Verdict if any(c[v.value] for c in counts.values())]
-    table = _table("Verdicts", "kind", "engine", *used)
+    shown = table("Verdicts", "kind", "engine", *used)
     for (kind, engine), row in sorted(counts.items()):
-        table.add_row(kind, engine, *(Text(str(row[v]) if row[v] else "-", style=_STYLES.get(v, "") if row[v] else "dim") for v in used))
+        shown.add_row(kind, engine, *(Text(str(row[v]) if row[v] else "-", style=_STYLES.get(v, "") if row[v] else "dim") for v in used))
     text = io.StringIO()
     colour = getattr(terminal, "hasmarkup", False)
-    Console(file=text, width=160, force_terminal=colour, no_color=None if colour else True).print(table)
+    Console(file=text, width=160, force_terminal=colour, no_color=None if colour else True).print(shown)
     for line in text.getvalue().splitlines():
         terminal.write_line(line)

@@ -70,6 +70,8 @@ class Transfer(str, Enum):
     """A receiver that has the first tokens already can ask for the others."""
     INTO = "into"
     """A payload can be received into the pages of the receiver's own cache."""
+    DEVICE_TO_DEVICE = "device_to_device"
+    """Between stages on one card, over a connector that carries device memory, a payload does not visit the host."""
     PROCESSES = "processes"
     """Sender and receiver may be two processes, over the connector that the engine was built with."""
     MEMORY_FLOOR = "memory_floor"
@@ -88,10 +90,7 @@ class ConnectorCap(str, Enum):
     INTEGRITY = "integrity"
     """Bytes that changed under way, or in memory, are noticed."""
     ENDPOINTS = "endpoints"
-    """It listens at an endpoint, and gets from the one that a handle names.
-
-    Its options `deadline` (seconds) and `limit` (bytes) bound a call and a payload.
-    """
+    """It listens at an endpoint, and gets from the one that a handle names; its option `deadline` says how many seconds a call may take."""
     LIMIT = "limit"
     """Its option `limit` says how many bytes a payload may have."""
     LAB = "lab"

@@ -116,9 +116,10 @@ class _Scorer:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _planted(self) -> list[Fault]:
-        """The faults that this run planted: those of the kinds whose tests were collected."""
-        kinds = {claim.partition(".")[0] for claim in self._config.stash[SCORE].seen}
-        return [f for f in self._run.prove or [] if f.kind in kinds]
+        """The faults that this run planted: those of the kinds whose tests were collected, and those that name a claim which was."""
+        seen = self._config.stash[SCORE].seen.keys()
+        kinds = {claim.partition(".")[0] for claim in seen}
+        return [f for f in self._run.prove or [] if f.kind in kinds or seen & set(f.claims)]
 
     def _shortfall(self) -> list[str]:
         score, planted = self._config.stash[SCORE], self._planted()

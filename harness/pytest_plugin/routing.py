@@ -34,18 +34,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     _check_unique(metafunc, claim, run)
     _check_requirements(metafunc, kind)
     _check_excuses(metafunc)
-    cases = list(_cases(run, kind, claim))
+    cases = list(_cases(run, kind, claim, _platform(metafunc)))
     # pytest makes a skipped test of an empty list; None stands for it, and is deselected below.
     params = [pytest.param(case, id=case.id, marks=_marks(case)) for case in cases] or [pytest.param(None, id="none")]
     metafunc.parametrize(fixture, params, indirect=True)
 
 
-def _cases(run: Run, kind: str, claim: Claim) -> Iterator[Case]:
+def _platform(metafunc: pytest.Metafunc) -> str | None:
+    """The platform that the test is marked for, such as `cuda`: it is judged in profiles of that platform only."""
+    return next((mark.name for mark in metafunc.definition.iter_markers() if mark.name in markers.PLATFORMS), None)
+
+
+def _cases(run: Run, kind: str, claim: Claim, platform: str | None) -> Iterator[Case]:
     """Whole engines; or, when faults are planted, the reference engine once for each fault that this claim is there to catch."""
+    cases = [case for case in run.cases(kind) if platform in (None, case.profile.platform)]
     if run.prove is None and run.fault is None:
-        yield from run.cases(kind)
+        yield from cases
         return
-    broken = [case for case in run.cases(kind) if case.selection.spec.reference and not case.unavailable]
+    broken = [case for case in cases if case.selection.spec.reference and not case.unavailable]
     if run.prove is not None:
         # At the smallest size that runs here: a fault is one behaviour, and not every one shows on every device.
         broken = [next(own) for _, own in groupby(broken, key=lambda case: case.selection.label)]

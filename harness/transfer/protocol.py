@@ -194,6 +194,8 @@ class Connector(Protocol):
     """Joins another process to this connector: see `ConnectorEngine.connector`."""
     endpoint: Endpoint | None
     """Where it listens; None for a connector that finds payloads by key alone."""
+    carries_device_memory: bool
+    """Whether a payload put as a CUDA tensor is got as one, on the same card, without a visit to the host."""
 
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         """Publish `data`, all at once, for `readers` readers; returns (ok, bytes carried, a handle for `get` or None).

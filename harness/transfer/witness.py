@@ -32,7 +32,10 @@ class ConnectorFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Call:
-    """One call as it came in. `size` is the bytes put or got, 0 for a get that found nothing and for a call that failed or is held."""
+    """One call as it came in. `size` is the bytes put or got, 0 for a get that found nothing and for a call that failed or is held.
+
+    `device`: where a put's data lay.
+    """
 
     op: str
     from_stage: str
@@ -40,6 +43,7 @@ class Call:
     key: str
     handle: Any = None
     size: int = 0
+    device: str = "cpu"
 
 
 class WitnessConnector:
@@ -70,8 +74,13 @@ class WitnessConnector:
     def endpoint(self) -> Endpoint | None:
         return self._inner.endpoint
 
+    @property
+    def carries_device_memory(self) -> bool:
+        return self._inner.carries_device_memory
+
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
-        number = self._arrive(Call("put", from_stage, to_stage, key))
+        device = data.device.type if isinstance(data, torch.Tensor) else "cpu"
+        number = self._arrive(Call("put", from_stage, to_stage, key, device=device))
         with self._changed:
             # Before the call: a put that fails half-way may still have left something.
             if self._refusing:

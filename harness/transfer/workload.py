@@ -68,7 +68,7 @@ class Workload:
         return [torch.randn(shape, generator=generator).to(layout.dtype) for _ in range(layout.layers)]
 
     def square(self) -> KVLayout:
-        """A layout whose axes all have size 2, as many as there are parts and, with two of them, blocks: no shape tells one from another."""
+        """A layout whose axes all have size 2, as keys and values do and two blocks: no shape tells one axis from another."""
         return KVLayout(2, 2, 2, 2, torch.float32)
 
     def any_bits(self, generator: torch.Generator, layout: KVLayout) -> list[torch.Tensor]:

@@ -8,21 +8,20 @@ from typing import Any
 import pytest
 import torch
 
+from fixtures.connector import SLOT, check_payload, payload
 from harness.core.capabilities import ConnectorCap, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.core.verdict import EngineRaised
-from harness.transfer.buffers import byte_view
-from harness.transfer.protocol import Buffer, Connector, Endpoint
+from harness.transfer.protocol import Connector, Endpoint
 from harness.transfer.strangers import Babbling, Proxy, Refusing, Silent, Trouble, Way, What
 from markers import register_ci
 
 pytestmark = pytest.mark.connector
 register_ci(est_time=5, suite="connector")
 
-KEY = ("0", "1", "key")
-SIZE, SMALL = 1000, 16
-"""Bytes of a payload, and of one that is small enough to try every byte of its stream."""
+LIMIT, SMALL = 1000, 16
+"""Bytes: a limit, and a payload that is small enough to try every byte of its stream."""
 DEADLINE = 0.5
 """Seconds: the option `deadline` of the engines that meet somebody slow."""
 PATIENCE = 4 * DEADLINE
@@ -31,28 +30,18 @@ DRAWN = 12
 """Places in a stream that are drawn, beside its ends."""
 
 
-def payload(seed: int, size: int = SIZE) -> torch.Tensor:
-    """Seeded bytes."""
-    return torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-
-
-def tensor_of(found: tuple[Buffer, int] | None) -> torch.Tensor | None:
-    """What a get gave, as uint8[n]; copied, because a buffer may be read-only."""
-    return None if found is None else torch.frombuffer(bytearray(byte_view(found[0])), dtype=torch.uint8)
-
-
 @claim("connector.endpoint.named", source="vllm-omni update_sender_info: a request pulls from the wrong sender")
 @requires(ConnectorCap.ENDPOINTS)
 def test_named(engine: Any, judge: Judge, seed: int) -> None:
     """A get with an endpoint asks the sender that listens there, whatever others hold under the same key."""
     senders, receiver = [engine.connector() for _ in range(3)], engine.connector()
     for number, sender in enumerate(senders):
-        sender.put(*KEY, payload(seed + number))
+        sender.put(*SLOT, payload(seed + number))
     judge.equal(len({sender.endpoint for sender in senders}), len(senders), "endpoints of as many senders")
 
     for number, sender in (*enumerate(senders), *reversed(list(enumerate(senders)))):
         check_arrives(judge, receiver, sender.endpoint, payload(seed + number))
-    judge.equal(receiver.get(*KEY), None, "what the receiver itself, which put nothing, gives")
+    judge.equal(receiver.get(*SLOT), None, "what the receiver itself, which put nothing, gives")
     close(receiver, *senders)
 
 
@@ -63,12 +52,12 @@ def test_told(engine: Any, judge: Judge, seed: int) -> None:
     first, second, receiver = (engine.connector() for _ in range(3))
     for name in ("done", "discard"):
         for sender in (first, second):
-            sender.put(*KEY, payload(seed))
+            sender.put(*SLOT, payload(seed))
         check_arrives(judge, receiver, first.endpoint, payload(seed))
-        getattr(receiver, name)(*KEY, first.endpoint)
+        getattr(receiver, name)(*SLOT, first.endpoint)
 
-        judge.equal((first.holds(*KEY), second.holds(*KEY)), (False, True), f"held by the sender told and by the other after a {name}")
-        judge.equal(receiver.get(*KEY, first.endpoint), None, f"what the sender gives after the {name}")
+        judge.equal((first.holds(*SLOT), second.holds(*SLOT)), (False, True), f"held by the sender told and by the other after a {name}")
+        judge.equal(receiver.get(*SLOT, first.endpoint), None, f"what the sender gives after the {name}")
     close(receiver, first, second)
 
 
@@ -87,7 +76,7 @@ def test_refused(engine: Any, judge: Judge, seed: int) -> None:
 def test_closed(engine: Any, judge: Judge, seed: int) -> None:
     """Where a closed connector listened nobody listens any more, also for those who were connected."""
     sender, receiver = engine.connector(), engine.connector()
-    sender.put(*KEY, payload(seed))
+    sender.put(*SLOT, payload(seed))
     check_arrives(judge, receiver, sender.endpoint, payload(seed))
     endpoint = sender.endpoint
     sender.close()
@@ -112,7 +101,7 @@ def test_dripping(build_engine: Callable[..., Any], judge: Judge, seed: int) -> 
     """A sender whose answer comes a byte at a time does not hold a get longer than the deadline: a TimeoutError that names it."""
     engine = build_engine(deadline=str(DEADLINE))
     sender, receiver = engine.connector(), engine.connector()
-    sender.put(*KEY, payload(seed))
+    sender.put(*SLOT, payload(seed))
     with Proxy(sender.endpoint) as straight:
         check_arrives(judge, receiver, straight.endpoint, payload(seed))
         length = straight.passed[Way.DOWN]
@@ -138,7 +127,7 @@ def test_stranger(engine: Any, judge: Judge, seed: int) -> None:
 def test_cut(engine: Any, judge: Judge, seed: int) -> None:
     """However much of an answer came before its connection ended, a get gives an error or the whole payload, no part of it and no None."""
     sender, receiver = engine.connector(), engine.connector()
-    sender.put(*KEY, payload(seed))
+    sender.put(*SLOT, payload(seed))
     length = len_of_stream(judge, receiver, sender, payload(seed), Way.DOWN)
 
     # Up to twice the length: the second of two gets may be cut on a connection that the first one left.
@@ -158,7 +147,7 @@ def test_flipped(build_engine: Callable[..., Any], judge: Judge, seed: int) -> N
     engine = build_engine(deadline=str(DEADLINE))
     sender, receiver = engine.connector(), engine.connector()
     data = payload(seed, SMALL)
-    sender.put(*KEY, data)
+    sender.put(*SLOT, data)
     for way in Way:
         length = len_of_stream(judge, receiver, sender, data, way)
         refused = 0
@@ -171,18 +160,19 @@ def test_flipped(build_engine: Callable[..., Any], judge: Judge, seed: int) -> N
 
 @claim("connector.endpoint.oversize", source="spec: an oversize length is a clear error; nothing is allocated for it")
 @requires(ConnectorCap.ENDPOINTS)
+@requires(ConnectorCap.LIMIT)
 def test_oversize(build_engine: Callable[..., Any], judge: Judge, seed: int) -> None:
     """A payload larger than the receiver's limit is refused, with the limit named; one of just that size arrives."""
     sender = build_engine().connector()
-    receiver = build_engine(limit=str(SIZE)).connector()
-    sender.put("0", "1", "larger", payload(seed, SIZE + 1))
-    sender.put(*KEY, payload(seed))
+    receiver = build_engine(limit=str(LIMIT)).connector()
+    sender.put("0", "1", "larger", payload(seed, LIMIT + 1))
+    sender.put(*SLOT, payload(seed, LIMIT))
 
     said = judge.refused(lambda: receiver.get("0", "1", "larger", sender.endpoint), "a get over the limit", (ConnectionError, ValueError))
-    judge.demand(str(SIZE) in said, got=f"an error that says {said!r}", expected=f"the limit, {SIZE} bytes, in it")
-    said = judge.refused(lambda: receiver.put("0", "1", "larger", payload(seed, SIZE + 1)), "a put over the limit", (ValueError,))
-    judge.demand(str(SIZE) in said, got=f"an error that says {said!r}", expected=f"the limit, {SIZE} bytes, in it")
-    check_arrives(judge, receiver, sender.endpoint, payload(seed))
+    judge.demand(str(LIMIT) in said, got=f"an error that says {said!r}", expected=f"the limit, {LIMIT} bytes, in it")
+    said = judge.refused(lambda: receiver.put("0", "1", "larger", payload(seed, LIMIT + 1)), "a put over the limit", (ValueError,))
+    judge.demand(str(LIMIT) in said, got=f"an error that says {said!r}", expected=f"the limit, {LIMIT} bytes, in it")
+    check_arrives(judge, receiver, sender.endpoint, payload(seed, LIMIT))
     close(receiver, sender)
 
 
@@ -192,7 +182,7 @@ def test_next_works(build_engine: Callable[..., Any], judge: Judge, seed: int) -
     """After each kind of bad peer the same connector still gets from a good one, also through the endpoint where the bad one was met."""
     engine = build_engine(deadline=str(DEADLINE))
     sender, receiver = engine.connector(), engine.connector()
-    sender.put(*KEY, payload(seed))
+    sender.put(*SLOT, payload(seed))
     for stranger in (Refusing(), Babbling(), Silent(PATIENCE), Proxy(sender.endpoint, Trouble(What.CUT, at=1))):
         with stranger:
             check_told(judge, receiver, stranger.endpoint, (ConnectionError, TimeoutError))
@@ -223,18 +213,18 @@ def len_of_stream(judge: Judge, receiver: Connector, sender: Connector, expected
 def check_arrives(judge: Judge, receiver: Connector, endpoint: Endpoint, expected: torch.Tensor) -> None:
     """A get from there gives the payload, bit for bit."""
     __tracebackhide__ = True
-    found = receiver.get(*KEY, endpoint)
-    judge.same_bits(tensor_of(found), expected, f"payload from port {endpoint.port}", source="what was put there", axes=("byte",))
+    found = receiver.get(*SLOT, endpoint)
+    check_payload(judge, found, expected, f"payload from port {endpoint.port}", source="what was put there")
 
 
 def check_error_or_whole(judge: Judge, receiver: Connector, endpoint: Endpoint, expected: torch.Tensor) -> bool:
     """A get from there raises, or gives the payload bit for bit; whether it raised."""
     __tracebackhide__ = True
     try:
-        found = receiver.get(*KEY, endpoint)
+        found = receiver.get(*SLOT, endpoint)
     except EngineRaised:
         return True
-    judge.same_bits(tensor_of(found), expected, f"payload from port {endpoint.port}", source="what was put there", axes=("byte",))
+    check_payload(judge, found, expected, f"payload from port {endpoint.port}", source="what was put there")
     return False
 
 
@@ -242,7 +232,7 @@ def check_told(judge: Judge, receiver: Connector, endpoint: Endpoint, kinds: tup
     """A get from there is an error of these kinds, which names the endpoint. How long it took is recorded."""
     __tracebackhide__ = True
     begun = time.monotonic()
-    said = judge.refused(lambda: receiver.get(*KEY, endpoint), f"a get from port {endpoint.port}", kinds)
+    said = judge.refused(lambda: receiver.get(*SLOT, endpoint), f"a get from port {endpoint.port}", kinds)
     judge.figure("told after", time.monotonic() - begun, "s")
     judge.demand(
         endpoint.host in said and str(endpoint.port) in said,

@@ -1,13 +1,14 @@
 """A transfer that failed is never served, is told where the engine can tell, and does not take the next one with it."""
 
 from functools import partial
+from typing import Any
 
 from fixtures.transfer import Boundary, MakeBoundary
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.clock import TICK, Clock
 from harness.core.judge import Judge
-from harness.transfer.protocol import Delivery, Outcome
+from harness.transfer.protocol import Outcome
 from harness.transfer.witness import ConnectorFault
 from markers import register_ci, register_cuda_ci
 
@@ -93,6 +94,59 @@ def test_retried(boundary: MakeBoundary, judge: Judge) -> None:
     stage.witness.mend()
 
     stage.check(stage.receive("request"), "request")
+
+
+@claim("transfer.failure.strangers_payload", source="sglang#17259, #22716: a reused slot; another request's bytes under this one's key")
+@requires(Transfer.INTEGRITY)
+def test_strangers_payload(boundary: MakeBoundary, judge: Judge) -> None:
+    """Another request's payload, whole and under the wrong key, is not delivered."""
+    stage = boundary()
+    stage.send("request")
+    stage.send("stranger")
+    stage.witness.damage("exchange")
+    for path in ("prefetched", "received"):
+        stage.check_no_hit(stage.fetch(path, "request"), "request")
+        judge.taken(stage.fetched("request"), "the payload was fetched")
+    stage.witness.mend()
+
+    for request in ("request", "stranger"):
+        stage.check(stage.receive(request), request)
+
+
+@claim("transfer.failure.copy_fails", source="dynamo#15079, vllm#20063: a copy that fails once the payload is there")
+@requires(Transfer.LAB)
+def test_copy_fails(boundary: MakeBoundary, engine: Any, judge: Judge) -> None:
+    """A payload whose copy fails inside the engine is not delivered, and is still there for the next try."""
+    stage = boundary()
+    for path in ("prefetched", "received"):
+        stage.send(path)
+        engine.lab.fail_next("copy")
+        stage.check_no_hit(stage.fetch(path, path), path)
+        judge.taken(stage.fetched(path), "the payload was fetched")
+        stage.check(stage.receive(path), path)
+
+
+@claim("transfer.failure.cannot_let_go", source="dynamo#15079 (inverse): what was delivered is delivered, whatever the clean-up does")
+def test_cannot_let_go(boundary: MakeBoundary, judge: Judge) -> None:
+    """A payload that arrived whole is delivered also where the connector fails to let go of it."""
+    for path in ("prefetched", "received"):
+        stage = boundary()
+        stage.send(path)
+        for op in ("done", "discard"):
+            stage.witness.fail(op)
+        stage.check(stage.fetch(path, path), path)
+        stage.settle()
+
+
+@claim("transfer.failure.zero_timeout", source="vllm#50754: how long a receiver waits is the caller's to say, also not at all")
+def test_zero_timeout(boundary: MakeBoundary, judge: Judge) -> None:
+    """A receive that may not wait is given what is there, and misses what is not."""
+    stage = boundary()
+    stage.send("request")
+    stage.check(stage.receive("request", timeout=0), "request")
+
+    stage.check_nothing(stage.receive("nobody", timeout=0), Outcome.MISS, "nobody")
+    judge.taken(stage.fetched("nobody"), "the connector was asked")
 
 
 @claim("transfer.failure.receive_times_out", source="seed checks 2: receive timeout 1.0 s; vllm#50754: a receiver that waits on and on")

@@ -154,4 +154,3 @@ def check_cache(stage: Boundary, kv: list[LayerKV], expected: list[torch.Tensor]
         axes = ("part", "block", "row", "head", "dim")
         source = "the rows sent, among those that were there"
         stage.judge.same_bits(tokens_first(got, layout), want, f"{what}: layer {layer}", source=source, axes=axes)
-

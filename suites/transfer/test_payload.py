@@ -58,6 +58,18 @@ def test_sizes(boundary: MakeBoundary, judge: Judge) -> None:
             stage.check(stage.fetch(how, request), request)
 
 
+@claim("transfer.payload.metadata", source="sglang#17259, #22716: a metadata slot reused before it is read")
+def test_metadata(boundary: MakeBoundary, judge: Judge) -> None:
+    """Of several requests sent before the first is fetched, each is told its own length, on both paths."""
+    stage = boundary()
+    lengths = range(1, stage.workload.seq_len + 1)
+    for length in lengths:
+        stage.send(f"request-{length}", seq_len=length)
+    for length in reversed(lengths):
+        path = "prefetched" if length % 3 else "received"
+        stage.check(stage.fetch(path, f"request-{length}"), f"request-{length}")
+
+
 @claim("transfer.payload.layer_order", source="TensorRT-LLM#16429, local-inference-lab/vllm#454: layers permuted where names sort 10 < 2")
 def test_layer_order(boundary: MakeBoundary, judge: Judge, workload: Workload) -> None:
     """Layer i arrives as layer i, also where there are more than ten."""

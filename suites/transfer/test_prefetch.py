@@ -187,3 +187,45 @@ def test_consume_waits(boundary: MakeBoundary, engine: Any, judge: Judge) -> Non
         stage.check(stage.receiver.consume("request"), "request")
     finally:
         engine.lab.lag("copy", 0)
+
+
+@claim("transfer.prefetch.consume_late", source="TensorRT-LLM#15737: a ready response stays queued because its notification was lost")
+@requires(Transfer.LAB)
+def test_consume_late(boundary: MakeBoundary, engine: Any, judge: Judge) -> None:
+    """A payload that was ready long before its request came is delivered at once: nothing is waited for that has happened."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+    engine.lab.advance(50)
+    judge.taken(stage.fetched("request"), "the transfer ended before the request came")
+
+    stage.check(stage.receiver.consume("request"), "request")
+
+
+@claim("transfer.prefetch.memory_floor", source="vllm-omni: prefetch_min_free_mem_ratio; a device without room for what runs now")
+@requires(Transfer.MEMORY_FLOOR)
+def test_memory_floor(boundary: MakeBoundary, judge: Judge) -> None:
+    """No prefetch goes to a device of which less is free than configured, and the request is still received."""
+    # All of it is never free, and none of it always is.
+    for floor, tracked in ((1.0, 0), (0.0, 1)):
+        stage = boundary(min_free_device=floor)
+        request = f"floor-{floor}"
+        stage.send(request)
+        stage.start(request)
+        judge.equal(stage.futures(), tracked, f"prefetches tracked at a floor of {floor}")
+        delivery = stage.receiver.consume(request)
+        judge.equal(delivery.outcome, Outcome.HIT if tracked else Outcome.MISS, f"outcome at a floor of {floor}")
+        stage.check(delivery if tracked else stage.receive(request), request)
+
+
+@claim("transfer.prefetch.foreground_takes_over", source="protocol: a request has one transfer; a receive replaces its prefetch")
+@requires(Transfer.ABORT)
+def test_foreground_takes_over(boundary: MakeBoundary, judge: Judge) -> None:
+    """A request that is received in the foreground while its prefetch is tracked is given its payload once."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+    stage.check(stage.receive("request"), "request")
+
+    judge.equal(stage.futures(), 0, "prefetches tracked after the receive")
+    stage.check_nothing(stage.receiver.consume("request"), Outcome.MISS, "request")

@@ -50,7 +50,7 @@ def test_abort_is_ones_own(boundary: MakeBoundary, judge: Judge) -> None:
 def test_within(boundary: MakeBoundary, judge: Judge) -> None:
     """A payload sent for a time is delivered within it, and the end of that lease does not reach a later payload of the same id."""
     stage = boundary()
-    stage.send("request", lease=stage.workload.receive_timeout)
+    stage.send("request", lease=stage.workload.receive_timeout / 2)
     stage.check(stage.receive("request"), "request")
 
     stage.send("request")
@@ -58,7 +58,7 @@ def test_within(boundary: MakeBoundary, judge: Judge) -> None:
     stage.check(stage.receive("request"), "request")
 
 
-@claim("transfer.lease.ended", source="Mooncake#850, #778; aws-samples/aws-do-eks#84: other content under an expired lease, served as a hit")
+@claim("transfer.lease.ended", source="Mooncake#850, #778; aws-samples/aws-do-eks#84: an expired lease, served as a hit")
 @requires(Transfer.LEASE)
 def test_ended(boundary: MakeBoundary, judge: Judge) -> None:
     """After its lease a payload is given to nobody, and its sender holds nothing for it; one without a lease is still there."""

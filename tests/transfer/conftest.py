@@ -13,6 +13,10 @@ from harness.transfer.workload import Workload, expected_rows
 WORK = Workload()
 
 
+NOTHING_HELD = {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0, "leases": 0}
+"""The usage of a manager that was never used, or has let go of everything and stopped."""
+
+
 class Stage:
     """Both sides of a boundary on a virtual clock."""
 
@@ -23,11 +27,18 @@ class Stage:
         self.kv = WORK.kv(torch.Generator().manual_seed(3))
         self.sender = self.deploy(sends=True, receives=False)
 
-    def deploy(self, topology=None, layers=2, **config):
-        return self.engine.deploy(topology, self.wire, TransferConfig(WORK.layout(layers), **config))
+    def deploy(self, topology=None, layers=2, layout=None, **config):
+        return self.engine.deploy(topology, self.wire, TransferConfig(layout or WORK.layout(layers), **config))
 
-    def send(self, request_id, block_ids=(0, 1, 2), seq_len=10):
-        self.sender.send(request_id, self.kv, block_ids, seq_len)
+    def send(self, request_id, block_ids=(0, 1, 2), seq_len=10, **options):
+        self.sender.send(request_id, self.kv, block_ids, seq_len, **options)
+
+    def fetch(self, receiver, how, request_id="r"):
+        """On the path that `how` names: `prefetch` or `receive`."""
+        if how == "receive":
+            return receiver.receive(request_id, WORK.endpoint, 1.0)
+        receiver.start_prefetch(request_id, WORK.endpoint)
+        return receiver.consume(request_id)
 
     def is_sent(self, delivery, block_ids=(0, 1, 2), seq_len=10):
         want = [expected_rows(pages, list(block_ids), seq_len) for pages in self.kv]

@@ -17,11 +17,7 @@ SENDER = WORK.endpoint
 def test_a_cache_arrives_whole_and_is_held_no_longer(stage, receiver, how):
     """The rows of the block table, the metadata and the size that the connector carried; then the key is free."""
     stage.send("r")
-    if how == "prefetch":
-        receiver.start_prefetch("r", SENDER)
-        delivery = receiver.consume("r")
-    else:
-        delivery = receiver.receive("r", SENDER, 1.0)
+    delivery = stage.fetch(receiver, how)
     assert delivery.outcome is Outcome.HIT
     assert stage.is_sent(delivery)
     assert (delivery.valid_tokens, delivery.metadata["seq_len"]) == (10, 10)
@@ -92,7 +88,7 @@ def test_consume_waits_for_a_copy_under_way(stage, receiver):
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
-        (lambda stage: stage.wire.fail("get"), "ConnectorFault: get of 'kv/0/r' failed"),
+        (lambda stage: stage.wire.fail("get"), "ConnectorFault: get of 'kv/0-0/r' failed"),
         (lambda stage: stage.wire.damage("truncate"), "PayloadError: payload of .* bytes, sent as"),
         (lambda stage: stage.wire.damage("flip"), "PayloadError: payload checksum"),
         (lambda stage: stage.engine.lab.fail_next("copy"), "InjectedFailure: copy failed"),
@@ -104,11 +100,7 @@ def test_trouble_is_a_failure_with_a_reason(stage, receiver, how, trouble, said)
     """Never a hit, never a miss; the payload stays, so that another receive gets it."""
     stage.send("r")
     trouble(stage)
-    if how == "prefetch":
-        receiver.start_prefetch("r", SENDER)
-        delivery = receiver.consume("r")
-    else:
-        delivery = receiver.receive("r", SENDER, 1.0)
+    delivery = stage.fetch(receiver, how)
     assert (delivery.outcome, delivery.payload, delivery.size, delivery.valid_tokens) == (Outcome.FAILED, None, 0, 0)
     assert re.match(said, delivery.reason)
     assert receiver.completions() == [Completion("r", 0, CompletionOutcome.FAILED)]
@@ -131,8 +123,17 @@ def test_a_connector_that_refuses_is_told_to_the_sender(stage, monkeypatch):
         stage.send("r")
 
 
-def test_a_discard_that_fails_costs_no_hit(stage, receiver):
-    """The request has its cache; what could not be let go is logged."""
+def test_a_done_that_fails_costs_no_hit(stage, receiver):
+    """The request has its cache; what could not be let go is logged, and still held."""
     stage.send("r")
-    stage.wire.fail("discard")
+    stage.wire.fail("done")
     assert stage.is_sent(receiver.receive("r", SENDER, 1.0))
+    assert stage.wire.usage()["segments"] == 1
+
+
+@pytest.mark.parametrize("how", ["prefetch", "receive"])
+def test_a_reader_cannot_change_the_bytes(stage, receiver, how):
+    """Two readers of one payload share nothing with each other."""
+    stage.send("r", readers=2)
+    stage.fetch(stage.deploy(), how).payload.keys[0].zero_()
+    assert stage.is_sent(stage.fetch(receiver, how))

@@ -5,6 +5,7 @@ import torch
 
 from harness.transfer.protocol import Endpoint, EntryPoint, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload
+from tests.transfer.conftest import NOTHING_HELD
 
 WORK = Workload()
 SENDER = WORK.endpoint
@@ -28,7 +29,7 @@ def test_prefetch_is_off_unless_true(stage, asked):
     receiver = stage.deploy(async_prefetch=asked)
     receiver.start_prefetch("r", SENDER)
     assert not receiver.prefetch_enabled
-    assert receiver.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0}
+    assert receiver.usage() == NOTHING_HELD
 
 
 def test_prefetch_is_on_when_true_beside_connector_options(stage):
@@ -98,10 +99,14 @@ def test_each_tp_rank_gets_its_own_shard(stage):
         assert torch.equal(got.payload.keys[0], stage.kv[0][0, 0] + rank)
 
 
-def test_unequal_tp_is_refused_where_it_matters(stage):
-    """The role is known; a send says what this engine does not do, a receive fails with it."""
-    uneven = stage.deploy(Topology(world_size=2, source_tp=1, target_tp=2))
+@pytest.mark.parametrize("call", ["send", "start_prefetch", "receive", "abort"])
+def test_heads_that_do_not_divide_are_refused_where_it_matters(stage, call):
+    """The role is known; every call that moves heads says which rule they break, in the caller's thread, and nothing was begun."""
+    source, target = (2, 3) if call == "send" else (3, 2)
+    uneven = stage.deploy(Topology(world_size=target, source_tp=source, target_tp=target))
     assert uneven.role is LOCAL
-    with pytest.raises(ValueError, match="TP 1 to 2"):
-        uneven.send("r", stage.kv, [0], 4)
-    assert "TP 1 to 2" in uneven.receive("r", SENDER, 0.0).reason
+    arguments = {"send": (stage.kv, [0], 4), "start_prefetch": (SENDER,), "receive": (SENDER, 0.0), "abort": ()}[call]
+    with pytest.raises(ValueError, match="do not divide over"):
+        getattr(uneven, call)("r", *arguments)
+    assert uneven.usage() == NOTHING_HELD
+    assert uneven.completions() == []

@@ -8,6 +8,7 @@ from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.protocol import Completion, CompletionOutcome, Outcome, TransferConfig
 from harness.transfer.workload import Workload
+from tests.transfer.conftest import NOTHING_HELD
 
 WORK = Workload()
 SENDER = WORK.endpoint
@@ -68,7 +69,7 @@ def test_a_queued_fetch_never_reaches_the_connector_after_an_abort(stage, receiv
     receiver.abort("b")
     stage.wire.release("get")
     receiver.stop_prefetch()
-    assert [c.key for c in stage.wire.calls("get")] == ["kv/0/a"]
+    assert [c.key for c in stage.wire.calls("get")] == ["kv/0-0/a"]
 
 
 def test_a_dropped_leftover_can_still_be_received(stage, receiver):
@@ -93,7 +94,7 @@ def test_stop_ends_prefetching_for_good(stage, receiver):
     receiver.start_prefetch("x", SENDER)
     receiver.stop_prefetch()
     receiver.start_prefetch("r", SENDER)
-    assert receiver.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0}
+    assert receiver.usage() == NOTHING_HELD
     assert stage.is_sent(receiver.receive("r", SENDER, 0.0))
 
 

@@ -61,6 +61,46 @@ def test_a_second_put_replaces_the_first(connector):
     assert connector.usage() == {"segments": 1, "bytes": 5}
 
 
+@pytest.mark.parametrize("readers", [1, 2, 5])
+def test_the_last_reader_frees_a_payload(connector, readers):
+    """It is there until then, for anybody; one more is nothing."""
+    connector.put("0", "1", "k", b"abc", readers=readers)
+    for _ in range(readers):
+        assert connector.holds("0", "1", "k")
+        assert connector.get("0", "1", "k") == (b"abc", 3)
+        connector.done("0", "1", "k")
+    assert not connector.holds("0", "1", "k")
+    connector.done("0", "1", "k")
+    assert connector.usage() == {"segments": 0, "bytes": 0}
+
+
+def test_done_is_of_one_slot(connector):
+    """Other stages and keys keep what they have; a second put has readers of its own."""
+    connector.put("0", "1", "k", b"abc", readers=2)
+    connector.done("0", "2", "k")
+    connector.done("1", "1", "k")
+    connector.done("0", "1", "other")
+    connector.done("0", "1", "k")
+    connector.put("0", "1", "k", b"new", readers=2)
+    connector.done("0", "1", "k")
+    assert connector.get("0", "1", "k") == (b"new", 3)
+
+
+def test_a_discard_takes_it_from_every_reader(connector):
+    """However many were promised it."""
+    connector.put("0", "1", "k", b"abc", readers=3)
+    connector.discard("0", "1", "k")
+    assert not connector.holds("0", "1", "k")
+
+
+@pytest.mark.parametrize("readers", [0, -1])
+def test_a_payload_has_a_reader(connector, readers):
+    """One that nobody reads would be held for ever."""
+    with pytest.raises(ValueError, match=f"readers = {readers}"):
+        connector.put("0", "1", "k", b"abc", readers=readers)
+    assert connector.usage()["segments"] == 0
+
+
 def test_usage_counts_segments_and_bytes(connector):
     """Each held payload once; none after close."""
     connector.put("0", "1", "a", b"abc")

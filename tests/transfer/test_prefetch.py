@@ -7,6 +7,7 @@ import pytest
 from harness.core.clock import TICK, SystemClock, VirtualClock
 from harness.transfer.protocol import Completion, CompletionOutcome, Delivery, Endpoint, Outcome
 from harness.transfer.reference import ledger as ledger_module
+from harness.transfer.reference.landing import LandingPool
 from harness.transfer.reference.ledger import Ledger
 from harness.transfer.reference.prefetch import PrefetchTable
 from harness.transfer.reference.worker import Worker
@@ -18,20 +19,24 @@ DONE, MISSED, FAILED, ABORTED = CompletionOutcome
 
 
 class Bench:
-    """A table whose fetches take LAG of virtual time and deliver the request's own name as metadata."""
+    """A table whose fetches take LAG of virtual time, land in 8 bytes, and deliver the request's own name as metadata."""
 
     def __init__(self):
         self.clock, self.ledger, self.fetched = VirtualClock(), Ledger(), []
-        self.outcome = Outcome.HIT
-        self.table = PrefetchTable(self.fetch, self.clock, self.ledger)
+        self.outcome, self.landing = Outcome.HIT, LandingPool()
+        self.table = PrefetchTable(self.fetch, self.clock, self.ledger, self.landing)
 
     def fetch(self, job):
         self.fetched.append((job.request_id, job.generation))
+        job.berth.take(8)
         self.clock.wait(lambda: False, LAG)
         return Delivery(self.outcome, size=7, metadata={"of": job.request_id, "generation": job.generation})
 
     def start(self, request_id, endpoint=SENDER):
         self.table.start(request_id, endpoint)
+
+    def consume(self, request_id):
+        return self.table.consume(request_id)[0]
 
     def outcomes(self):
         return [(c.request_id, c.generation, c.outcome) for c in self.ledger.take()]
@@ -48,17 +53,27 @@ def test_a_start_is_tracked_and_consumed_once(bench):
     """One future from start to consume; the second consume misses."""
     bench.start("a")
     assert bench.table.usage()["futures"] == 1
-    delivery = bench.table.consume("a")
+    delivery = bench.consume("a")
     assert delivery.metadata["of"] == "a"
-    assert bench.table.usage() == {"futures": 0, "workers": 1, "copies": 0, "held_bytes": 0}
-    assert bench.table.consume("a").outcome is Outcome.MISS
+    assert bench.table.usage() == {"futures": 0, "workers": 1, "copies": 0, "held_bytes": 0, "landing_bytes": 0}
+    assert bench.consume("a").outcome is Outcome.MISS
+
+
+def test_who_was_asked_is_known_until_the_end(bench):
+    """A consume and an abort name the sender, which is to be told; nobody was asked for a request that is not tracked."""
+    bench.start("a")
+    assert bench.table.consume("a")[1] == SENDER
+    bench.start("a")
+    assert bench.table.abort("a") == SENDER
+    assert bench.table.abort("a") is None
+    assert bench.table.consume("a")[1] is None
 
 
 def test_a_start_returns_before_the_fetch_ends(bench):
     """No virtual time passes in it; the consume waits for the rest."""
     bench.start("a")
     assert bench.clock.now() == 0.0
-    bench.table.consume("a")
+    bench.consume("a")
     assert bench.clock.now() == LAG
 
 
@@ -66,8 +81,8 @@ def test_a_fetched_payload_is_held_until_consumed(bench):
     """Its bytes are in the usage, and nowhere afterwards."""
     bench.start("a")
     bench.clock.advance(LAG)
-    assert bench.table.usage() == {"futures": 1, "workers": 1, "copies": 0, "held_bytes": 7}
-    bench.table.consume("a")
+    assert bench.table.usage() == {"futures": 1, "workers": 1, "copies": 0, "held_bytes": 7, "landing_bytes": 8}
+    bench.consume("a")
     assert bench.table.usage()["held_bytes"] == 0
 
 
@@ -77,24 +92,24 @@ def test_a_second_start_keeps_the_first(bench):
     bench.start("a")
     bench.clock.advance(LAG)
     bench.start("a")
-    assert bench.table.consume("a").metadata["generation"] == 0
+    assert bench.consume("a").metadata["generation"] == 0
     assert bench.fetched == [("a", 0)]
 
 
 def test_an_id_used_again_is_another_generation(bench):
     """After a consume and after an abort it is fetched anew."""
     bench.start("a")
-    bench.table.consume("a")
+    bench.consume("a")
     bench.start("a")
     bench.table.abort("a")
     bench.start("a")
-    assert bench.table.consume("a").metadata["generation"] == 2
+    assert bench.consume("a").metadata["generation"] == 2
 
 
 def test_nothing_is_submitted_without_an_endpoint(bench):
     """No future, no worker, no fetch."""
     bench.start("a", endpoint=None)
-    assert bench.table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0}
+    assert bench.table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0}
     assert bench.outcomes() == []
 
 
@@ -103,16 +118,16 @@ def test_a_start_drops_a_leftover(bench, endpoint):
     """A serial engine has moved on, whether or not the new request can be fetched."""
     bench.start("a")
     bench.start("b", endpoint)
-    assert bench.table.consume("a").outcome is Outcome.MISS
+    assert bench.consume("a").outcome is Outcome.MISS
 
 
 @pytest.mark.parametrize("consumed", ["b", "unknown"])
 def test_a_consume_drops_every_other(bench, consumed):
     """Also on a miss: nothing is tracked after it."""
     bench.start("a")
-    assert bench.table.consume(consumed).outcome is Outcome.MISS
+    assert bench.consume(consumed).outcome is Outcome.MISS
     assert bench.table.usage()["futures"] == 0
-    assert bench.table.consume("a").outcome is Outcome.MISS
+    assert bench.consume("a").outcome is Outcome.MISS
 
 
 def test_a_queued_prefetch_is_never_begun_after_an_abort(bench):
@@ -144,21 +159,21 @@ def test_an_abort_under_way_drops_the_result(bench):
     assert bench.table.usage()["copies"] == 1
     bench.clock.advance(LAG)
     assert bench.outcomes() == [("a", 0, ABORTED)]
-    assert bench.table.usage() == {"futures": 0, "workers": 1, "copies": 0, "held_bytes": 0}
+    assert bench.table.usage() == {"futures": 0, "workers": 1, "copies": 0, "held_bytes": 0, "landing_bytes": 0}
 
 
 def test_an_abort_spares_longer_ids(bench):
     """Ids are compared whole, not by prefix."""
     bench.start("a_retry")
     bench.table.abort("a")
-    assert bench.table.consume("a_retry").outcome is Outcome.HIT
+    assert bench.consume("a_retry").outcome is Outcome.HIT
 
 
 def test_an_abort_of_nothing_is_nothing(bench):
     """Unknown ids, and ids already consumed, leave no trace."""
     bench.table.abort("unknown")
     bench.start("a")
-    bench.table.consume("a")
+    bench.consume("a")
     bench.table.abort("a")
     assert bench.outcomes() == [("a", 0, DONE)]
 
@@ -170,7 +185,7 @@ def test_an_end_is_reported_once(bench, outcome, reported):
     bench.start("a")
     bench.clock.advance(LAG)
     assert bench.outcomes() == [("a", 0, reported)]
-    bench.table.consume("a")
+    bench.consume("a")
     assert bench.outcomes() == []
 
 
@@ -180,7 +195,7 @@ def test_an_id_reused_under_way_has_two_ends(bench):
     bench.clock.advance(TICK)
     bench.table.abort("a")
     bench.start("a")
-    assert bench.table.consume("a").metadata["generation"] == 1
+    assert bench.consume("a").metadata["generation"] == 1
     assert bench.outcomes() == [("a", 0, ABORTED), ("a", 1, DONE)]
 
 
@@ -192,7 +207,7 @@ def test_stop_drops_everything_and_ends_the_worker(bench):
     bench.table.stop()
     bench.start("c")
     bench.table.stop()
-    assert bench.table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0}
+    assert bench.table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0}
     assert bench.fetched == [("a", 0)]
     assert sorted(bench.outcomes()) == [("a", 0, ABORTED), ("b", 0, ABORTED)]
 
@@ -200,17 +215,17 @@ def test_stop_drops_everything_and_ends_the_worker(bench):
 def test_many_requests_end_once_each():
     """Two hundred starts, aborts and consumes on wall time: one report for each, none twice, nothing held."""
     ledger = Ledger()
-    table = PrefetchTable(lambda _: Delivery(Outcome.HIT, size=1), SystemClock(), ledger)
+    table = PrefetchTable(lambda _: Delivery(Outcome.HIT, size=1), SystemClock(), ledger, LandingPool())
     for number in range(200):
         table.start(f"r{number % 7}", SENDER)
         if number % 3 == 0:
             table.abort(f"r{number % 7}")
         if number % 3 == 1:
-            assert table.consume(f"r{number % 7}").outcome is Outcome.HIT
+            assert table.consume(f"r{number % 7}")[0].outcome is Outcome.HIT
     table.stop()
     ends = [(c.request_id, c.generation) for c in ledger.take()]
     assert len(ends) == len(set(ends)) >= 133
-    assert table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0}
+    assert table.usage() == {"futures": 0, "workers": 0, "copies": 0, "held_bytes": 0, "landing_bytes": 0}
 
 
 def test_a_worker_does_jobs_in_order_on_one_thread():

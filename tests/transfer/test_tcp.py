@@ -11,8 +11,8 @@ import torch
 
 from harness.core.clock import VirtualClock
 from harness.core.spec import EngineConfig
-from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.buffers import byte_view
+from harness.transfer.engines.tcp import TcpConnectorEngine
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference import tcp_server
 from harness.transfer.reference.errors import PayloadError, PeerBusy, PeerClosed, ProtocolError, TransportError, Unreachable
@@ -122,6 +122,22 @@ def test_readers_are_counted_wherever_they_are(connect):
     assert sender.usage() == {"segments": 0, "bytes": 0}
 
 
+def test_a_reader_with_a_name_counts_once(connect):
+    """At home and elsewhere, of one payload; it is another reader of the next one."""
+    sender = connect()
+    receiver = connect(sender.address)
+    for _ in range(2):
+        sender.put(*SLOT, b"abc", readers=2)
+        receiver.done(*SLOT, reader="one")
+        receiver.done(*SLOT, reader="one")
+        sender.done(*SLOT, reader="one")
+        assert sender.holds(*SLOT)
+        receiver.done(*SLOT, reader="zw\u00f6lf")
+        assert not sender.holds(*SLOT)
+    with pytest.raises(ValueError, match="reader has 5000 bytes, more than 4096"):
+        receiver.done(*SLOT, reader="r" * 5000)
+
+
 def test_a_restarted_sender_serves_new_bytes(connect):
     """At the same port, under the same key, to a receiver that kept its connection to the old one."""
     receiver, old = connect(), TcpConnector()
@@ -140,7 +156,7 @@ def test_a_restarted_sender_serves_new_bytes(connect):
 def test_a_lost_connection_is_replaced_once_and_not_for_done(connect):
     """A get may be asked again; a done may have been counted, so its loss is told."""
     sender, receiver = connect(), connect()
-    sender.put(*SLOT, b"abc", readers=2)
+    sender.put(*SLOT, b"abc", readers=3)
     straight = Proxy(sender.endpoint)
     with straight:
         assert found(receiver, straight.endpoint) == b"abc"
@@ -153,6 +169,8 @@ def test_a_lost_connection_is_replaced_once_and_not_for_done(connect):
         assert found(receiver, proxy.endpoint) == b"abc"
         with pytest.raises(PeerClosed, match="1 of 52 bytes of the header of the reply to DONE of 'k'"):
             receiver.done(*SLOT, proxy.endpoint)
+        assert found(receiver, proxy.endpoint) == b"abc"
+        receiver.done(*SLOT, proxy.endpoint, "by name")
     assert sender.holds(*SLOT)
 
 
@@ -296,6 +314,7 @@ def test_close_frees_the_port_and_leaves_no_thread():
     assert again.endpoint == at
     again.close()
     assert connector.usage() == {"segments": 0, "bytes": 0}
+    assert connector.get(*SLOT, at) is None
     with pytest.raises(ConnectionError, match="the connector is closed"):
         connector.put(*SLOT, b"abc")
 

@@ -2,10 +2,10 @@
 
 import json
 import struct
-import zlib
 
 import pytest
 import torch
+import xxhash
 
 from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import KVLayout, KVPayload
@@ -39,7 +39,7 @@ def frame():
 def test_bits_survive(dtype):
     """Every dtype comes back with its bits, shape and metadata."""
     sent = payload(dtype=dtype)
-    got, metadata = codec(dtype=dtype).decode("r", codec(dtype=dtype).encode("r", sent, 10))
+    got, metadata = codec(dtype=dtype).decode("r", codec(dtype=dtype).encode("r", sent, 10), torch.clone)
     assert all(map(same_bits, (*got.keys, *got.values), (*sent.keys, *sent.values)))
     assert metadata["seq_len"] == 10
 
@@ -47,21 +47,21 @@ def test_bits_survive(dtype):
 def test_signalling_bits_survive():
     """NaN payloads, infinities and negative zero are bits like others."""
     bits = torch.tensor([0x7FA00001, -0x80000000, 0x7F800000, -1], dtype=torch.int32).view(torch.float32)
-    _, (got,) = Wire().unpack(Wire().pack({}, [WireTensor("x", 0, bits)]))
+    _, (got,) = Wire().unpack(Wire().pack({}, [WireTensor("x", 0, bits)]), torch.clone)
     assert same_bits(got.tensor, bits)
 
 
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview, lambda b: torch.frombuffer(bytearray(b), dtype=torch.uint8)])
 def test_any_buffer_is_read(frame, form):
     """What connectors carry: bytes in all forms, and uint8 tensors."""
-    got, _ = codec().decode("r", form(bytes(frame)))
+    got, _ = codec().decode("r", form(bytes(frame)), torch.clone)
     assert same_bits(got.keys[1], payload().keys[1])
 
 
 def test_twelve_layers_keep_their_order():
     """Names would put layer.10 before layer.2; the explicit order does not."""
     sent = payload(layers=12)
-    got, _ = codec(layers=12).decode("r", codec(layers=12).encode("r", sent, 10))
+    got, _ = codec(layers=12).decode("r", codec(layers=12).encode("r", sent, 10), torch.clone)
     assert all(map(same_bits, got.keys, sent.keys))
     assert all(map(same_bits, got.values, sent.values))
 
@@ -69,29 +69,30 @@ def test_twelve_layers_keep_their_order():
 def test_non_contiguous_rows_are_sent_as_they_read():
     """A strided tensor arrives with its values, not with its memory."""
     strided = torch.arange(32, dtype=torch.float32).reshape(4, 8).T
-    _, (got,) = Wire().unpack(Wire().pack({}, [WireTensor("x", 0, strided)]))
+    _, (got,) = Wire().unpack(Wire().pack({}, [WireTensor("x", 0, strided)]), torch.clone)
     assert torch.equal(got.tensor, strided)
 
 
-def test_a_reader_cannot_change_the_bytes(frame):
-    """Two readings of one payload share nothing."""
+@pytest.mark.parametrize("land", [torch.clone, lambda body: body], ids=["copied", "in place"])
+def test_tensors_lie_where_they_landed(frame, land):
+    """They are views of what `land` returned: of the frame itself where it returns that, and of nothing of the frame where it copies."""
     kept = bytes(frame)
-    first, _ = codec().decode("r", frame)
+    first, _ = codec().decode("r", frame, land)
     first.keys[0].zero_()
-    assert bytes(frame) == kept
+    assert (bytes(frame) == kept) is (land is torch.clone)
 
 
-@pytest.mark.parametrize("length", [0, 1, 23, 24, 100, -1])
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 100, -1])
 def test_truncation_is_refused(frame, length):
     """Cut anywhere: inside the prefix, the header, or the tensors."""
     with pytest.raises(PayloadError, match=r"shorter than its|sent as"):
-        codec().decode("r", frame[:length])
+        codec().decode("r", frame[:length], torch.clone)
 
 
 def test_extra_bytes_are_refused(frame):
     """A payload is as long as it was sent."""
     with pytest.raises(PayloadError, match="sent as"):
-        codec().decode("r", bytes(frame) + b"\0")
+        codec().decode("r", bytes(frame) + b"\0", torch.clone)
 
 
 def test_every_flipped_bit_is_noticed():
@@ -101,20 +102,20 @@ def test_every_flipped_bit_is_noticed():
         changed = bytearray(frame)
         changed[position] ^= 1 << (position % 8)
         with pytest.raises(PayloadError):
-            Wire().unpack(changed)
+            Wire().unpack(changed, torch.clone)
 
 
 def test_another_magic_is_named(frame):
     """Bytes of something else are told apart from damaged bytes."""
     with pytest.raises(PayloadError, match="starts with b'GIF89a"):
-        codec().decode("r", b"GIF89a\0\0" + bytes(frame[8:]))
+        codec().decode("r", b"GIF89a\0\0" + bytes(frame[8:]), torch.clone)
 
 
 def sealed(header, body=b""):
     """A frame with a right length and checksum around any header."""
-    start = -(-(24 + len(header)) // 64) * 64
-    tail = struct.pack("<IQ", len(header), start + len(body)) + header.ljust(start - 24, b"\0") + body
-    return b"ASSAYKV1" + struct.pack("<I", zlib.crc32(tail)) + tail
+    start = -(-(32 + len(header)) // 64) * 64
+    tail = struct.pack("<IIQ", 1, len(header), start + len(body)) + header.ljust(start - 32, b"\0") + body
+    return b"ASSAYKV2" + struct.pack("<Q", xxhash.xxh3_64_intdigest(tail)) + tail
 
 
 @pytest.mark.parametrize(
@@ -131,19 +132,19 @@ def sealed(header, body=b""):
 def test_a_header_that_lies_is_refused(tensor):
     """A right checksum does not make a descriptor true."""
     with pytest.raises(PayloadError, match="does not describe its tensors"):
-        Wire().unpack(sealed(json.dumps({"metadata": {}, "tensors": [tensor]}).encode(), b"\0" * 8))
+        Wire().unpack(sealed(json.dumps({"metadata": {}, "tensors": [tensor]}).encode(), b"\0" * 8), torch.clone)
 
 
 def test_a_header_that_is_not_json_is_refused():
     """Nothing is executed or guessed."""
     with pytest.raises(PayloadError, match="not JSON"):
-        Wire().unpack(sealed(b"\x80\x04not json"))
+        Wire().unpack(sealed(b"\x80\x04not json"), torch.clone)
 
 
 def test_a_huge_header_is_refused():
     """The header is bounded before it is parsed."""
     with pytest.raises(PayloadError, match="header of 1048577 bytes"):
-        Wire().unpack(sealed(b" " * 1048577))
+        Wire().unpack(sealed(b" " * 1048577), torch.clone)
 
 
 def test_integers_are_no_kv():
@@ -155,7 +156,7 @@ def test_integers_are_no_kv():
 def test_anothers_payload_is_refused(frame):
     """Bytes of one request under the key of another are not delivered."""
     with pytest.raises(PayloadError, match="request 'r' came for 's'"):
-        codec().decode("s", frame)
+        codec().decode("s", frame, torch.clone)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_anothers_payload_is_refused(frame):
 def test_another_layout_is_refused_on_arrival(frame, other, said):
     """Same bytes, other stage: the text says which tensor and what was expected."""
     with pytest.raises(PayloadError, match=said):
-        other.decode("r", frame)
+        other.decode("r", frame, torch.clone)
 
 
 def test_uneven_layers_are_refused():
@@ -178,7 +179,7 @@ def test_uneven_layers_are_refused():
     short, long = payload(tokens=9), payload(tokens=10)
     mixed = KVPayload((short.keys[0], long.keys[1]), (short.values[0], long.values[1]))
     with pytest.raises(PayloadError, match=r"different numbers of tokens: \[9, 10\]"):
-        codec().decode("r", codec().encode("r", mixed, 10))
+        codec().decode("r", codec().encode("r", mixed, 10), torch.clone)
 
 
 @pytest.mark.parametrize("tensor", [torch.ones(4), torch.zeros(2, 2, dtype=torch.uint8), torch.zeros(8, dtype=torch.uint8)[::2]])

@@ -5,70 +5,44 @@ Imported only where Mooncake is installed, from inside the adapter's functions.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from mooncake.engine import TransferEngine
 
 from harness.transfer.buffers import byte_view
+from harness.transfer.engines.mooncake_session import Session
 from harness.transfer.protocol import Buffer, Endpoint
-from harness.transfer.reference.errors import PeerTimeout, ProtocolError, TransportError
+from harness.transfer.reference.errors import PayloadError, ProtocolError, TransportError
 from harness.transfer.reference.tcp import TcpConnector
 from harness.transfer.reference.tcp_channel import Deadline
 from harness.transfer.reference.tcp_frames import Slot, check_payload, checksum_of
 from harness.transfer.reference.tcp_store import Held
 
-HOST = "127.0.0.1"
 DESCRIPTION_LIMIT = 4096
 """Bytes of what the directory says of one payload."""
 
 
-class Session:
-    """One Mooncake engine: TCP on the loopback interface, peers found by handshake. `name` is how peers call it."""
+@dataclass(frozen=True)
+class Description:
+    """Where a payload lies: which session's memory, from which address on, how many bytes. `number` counts the sender's puts.
 
-    def __init__(self) -> None:
-        self._engine = TransferEngine()
-        code = self._engine.initialize(HOST, "P2PHANDSHAKE", "tcp", "")
-        if code:
-            raise TransportError(f"mooncake: initialize({HOST!r}, 'P2PHANDSHAKE', 'tcp', '') returned {code}")
-        self.name = f"{HOST}:{self._engine.get_rpc_port()}"
+    Without the number, a payload would look like an earlier one that lay at the same address.
+    """
 
-    def register(self, memory: torch.Tensor) -> None:
-        """Let peers read it, and this engine write to it. It must live until `unregister`."""
-        code = self._engine.register_memory(memory.data_ptr(), memory.numel())
-        if code:
-            raise TransportError(f"mooncake {self.name}: register_memory of {memory.numel()} bytes returned {code}")
+    peer: str
+    address: int
+    size: int
+    checksum: int | None
+    number: int
 
-    def unregister(self, memory: torch.Tensor) -> None:
-        code = self._engine.unregister_memory(memory.data_ptr())
-        if code:
-            raise TransportError(f"mooncake {self.name}: unregister_memory of {memory.numel()} bytes returned {code}")
-
-    def read(self, peer: str, address: int, size: int, deadline: Deadline) -> torch.Tensor:
-        """A copy of the peer's memory, uint8[size]. TransportError where Mooncake says so, PeerTimeout where it says nothing."""
-        target = torch.empty(size, dtype=torch.uint8)
-        ended: list[int | Exception] = []
-        # On a thread of its own: the call cannot be told how long it may take. If it stays out, the thread keeps what it writes to.
-        reader = threading.Thread(target=self._transfer, args=(peer, address, target, ended), name="mooncake-read", daemon=True)
-        reader.start()
-        reader.join(deadline.left())
-        if not ended:
-            raise PeerTimeout(f"mooncake {peer}: read of {size} bytes took longer than {deadline.seconds:g} s (option deadline)")
-        if ended[0] != 0:
-            raise TransportError(f"mooncake {peer}: transfer_sync_read of {size} bytes ended with {ended[0]}")
-        return target
-
-    def _transfer(self, peer: str, address: int, target: torch.Tensor, ended: list[int | Exception]) -> None:
-        try:
-            self.register(target)
-            code = self._engine.transfer_sync_read(peer, target.data_ptr(), address, target.numel())
-            self.unregister(target)
-        except Exception as error:  # noqa: BLE001 (nobody else would hear of it)
-            ended.append(error)
-        else:
-            ended.append(code)
+    def __post_init__(self) -> None:
+        numbers = (self.address, self.size, self.number)
+        if not isinstance(self.peer, str) or not all(isinstance(number, int) and number >= 0 for number in numbers):
+            raise ValueError(f"peer {self.peer!r}, address, size and number {numbers}")
 
 
 class MooncakeConnector:
@@ -78,9 +52,12 @@ class MooncakeConnector:
     that carries descriptions; payloads travel by Mooncake alone. `peer`, `checksum`, `deadline` and `limit` as in `TcpConnector`.
     """
 
+    carries_device_memory = False
+
     def __init__(self, peer: str | None, *, checksum: bool, deadline: float, limit: int) -> None:
         self._checksum, self._seconds, self._limit = checksum, deadline, limit
         self._lock = threading.Lock()
+        self._numbers = itertools.count()
         self._memory: dict[int, torch.Tensor] = {}
         """Registered payloads by their address."""
         self._session: Session | None = None
@@ -98,26 +75,37 @@ class MooncakeConnector:
         byte_view(memory)[: len(view)] = view
         description = self._registered(memory, len(view))
         try:
-            self._directory.put(from_stage, to_stage, key, json.dumps(description).encode(), readers)
+            self._directory.put(from_stage, to_stage, key, json.dumps(asdict(description)).encode(), readers)
         except BaseException:
-            self._free(description["address"])
+            self._free(description.address)
             raise
         return True, len(view), self.endpoint
 
     def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
-        """(uint8[n], n), read from the sender's memory; None if nothing is published."""
-        deadline = Deadline(self._seconds)
-        found = self._directory.get(from_stage, to_stage, key, handle)
-        if found is None:
-            return None
-        peer, address, size, checksum = self._parsed(found[0])
-        data = self._engine().read(peer, address, size, deadline) if size else torch.empty(0, dtype=torch.uint8)
-        if checksum is not None:
-            check_payload(data, checksum, f"mooncake {peer}: {key!r}")
-        return data, size
+        """(uint8[n], n), read from the sender's memory; None if nothing is published.
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
-        self._directory.done(from_stage, to_stage, key, handle)
+        The sender may free what is being read, and use its memory again. Bytes are delivered if they have their checksum, or if they are
+        still published where they were, for memory is freed after that. Otherwise what is published now is read instead.
+        """
+        deadline = Deadline(self._seconds)
+        described = self._described((from_stage, to_stage, key), handle)
+        while described is not None:
+            failed: Exception | None = None
+            try:
+                data = self._read(described, key, deadline)
+                if described.checksum is not None:
+                    return data, described.size
+            except (TransportError, PayloadError) as error:
+                failed = error
+            before, described = described, self._described((from_stage, to_stage, key), handle)
+            if described == before:
+                if failed is not None:
+                    raise failed
+                return data, described.size
+        return None
+
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
+        self._directory.done(from_stage, to_stage, key, handle, reader)
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         self._directory.discard(from_stage, to_stage, key, handle)
@@ -145,20 +133,31 @@ class MooncakeConnector:
                 self._session = Session()
             return self._session
 
-    def _registered(self, memory: torch.Tensor, size: int) -> dict[str, Any]:
+    def _described(self, slot: Slot, handle: Any) -> Description | None:
+        found = self._directory.get(*slot, handle)
+        try:
+            return None if found is None else Description(**json.loads(bytes(byte_view(found[0]))))
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"{handle or self.address}: what lies under {slot} is no description of a payload: {error}") from error
+
+    def _read(self, described: Description, key: str, deadline: Deadline) -> torch.Tensor:
+        if described.size > self._limit:
+            raise ProtocolError(f"mooncake {described.peer}: announces {described.size} bytes, the limit is {self._limit} (option limit)")
+        if not described.size:
+            return torch.empty(0, dtype=torch.uint8)
+        data = self._engine().read(described.peer, described.address, described.size, deadline)
+        if described.checksum is not None:
+            check_payload(data, described.checksum, f"mooncake {described.peer}: {key!r}")
+        return data
+
+    def _registered(self, memory: torch.Tensor, size: int) -> Description:
         """The description of a payload of `size` bytes, whose memory peers may read from now on."""
         session = self._engine()
         session.register(memory)
         with self._lock:
             self._memory[memory.data_ptr()] = memory
         checksum = checksum_of(memory[:size]) if self._checksum else None
-        return {"peer": session.name, "address": memory.data_ptr(), "size": size, "checksum": checksum}
-
-    def _parsed(self, description: Buffer) -> tuple[str, int, int, int | None]:
-        told = json.loads(bytes(byte_view(description)))
-        if told["size"] > self._limit:
-            raise ProtocolError(f"mooncake {told['peer']}: announces {told['size']} bytes, the limit is {self._limit} (option limit)")
-        return told["peer"], told["address"], told["size"], told["checksum"]
+        return Description(session.name, memory.data_ptr(), size, checksum, next(self._numbers))
 
     def _released(self, _: Slot, held: Held) -> None:
         self._free(json.loads(bytes(held.data))["address"])

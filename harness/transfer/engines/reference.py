@@ -13,18 +13,20 @@ from harness.transfer.reference.manager import TransferManager
 
 CONNECTORS = {"memory": MemoryConnectorEngine, "shm": ShmConnectorEngine, "tcp": TcpConnectorEngine}
 """What the option `connector` may name, and who makes it."""
+OPTIONS = ("checksum", "connector")
 
 
 class ReferenceTransfer:
     """Deploys reference managers. Its lab acts on all of them; there is one on a VirtualClock only."""
 
-    def __init__(self, connector: str, clock: Clock) -> None:
+    def __init__(self, connector: str, clock: Clock, checked: bool = True) -> None:
         if connector not in CONNECTORS:
             raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
-        self._clock = clock
+        self._clock, self._checked = clock, checked
         self._managers: list[TransferManager] = []
         self.lab = ReferenceLab(clock, ("copy", "store")) if isinstance(clock, VirtualClock) else None
-        self._connectors = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", {}, 0), clock)
+        options = {} if connector == "memory" else {"checksum": "on" if checked else "off"}
+        self._connectors = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", options, 0), clock)
 
     @staticmethod
     def available() -> str | None:
@@ -34,13 +36,16 @@ class ReferenceTransfer:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> ReferenceTransfer:
         """ValueError for an option that it does not know."""
-        unknown = set(config.options) - {"connector"}
+        unknown = set(config.options) - set(OPTIONS)
         if unknown:
-            raise ValueError(f"transfer/reference: unknown options {sorted(unknown)}; it has connector")
-        return ReferenceTransfer(config.options.get("connector", "memory"), clock)
+            raise ValueError(f"transfer/reference: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
+        checksum = config.options.get("checksum", "on")
+        if checksum not in ("on", "off"):
+            raise ValueError(f"transfer/reference: option checksum = {checksum!r}: write on or off")
+        return ReferenceTransfer(config.options.get("connector", "memory"), clock, checksum == "on")
 
     def deploy(self, topology: Topology | None, connector: Connector, config: TransferConfig) -> TransferManager:
-        manager = TransferManager(topology, connector, config, self._clock, self.lab)
+        manager = TransferManager(topology, connector, config, self._clock, self.lab, self._checked)
         self._managers = [*self._open(), manager]
         return manager
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
-from harness.core.clock import Clock
+from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.protocol import Connector
+from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
 from harness.transfer.reference.tcp import DEADLINE, LIMIT, TcpConnector
 
 OPTIONS = ("checksum", "deadline", "limit")
 
 
 class TcpConnectorEngine:
-    """Makes tcp connectors with the options of the engine."""
+    """Makes tcp connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
 
-    lab: Any = None
-    """What connectors made from then on are given as their lab."""
-
-    def __init__(self, checksum: bool = True, deadline: float = DEADLINE, limit: int = LIMIT) -> None:
+    def __init__(self, checksum: bool, deadline: float, limit: int, clock: Clock) -> None:
         self._checksum, self._deadline, self._limit = checksum, deadline, limit
         self._made: list[TcpConnector] = []
+        self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
     def available() -> str | None:
@@ -33,7 +31,7 @@ class TcpConnectorEngine:
     def build(config: EngineConfig, clock: Clock) -> TcpConnectorEngine:
         """ValueError for a wrong option. Sockets wait in wall time, whatever the clock."""
         refuse_unknown("connector/tcp", config.options)
-        return TcpConnectorEngine(is_checked(config.options), deadline_of(config.options), limit_of(config.options))
+        return TcpConnectorEngine(is_checked(config.options), deadline_of(config.options), limit_of(config.options), clock)
 
     def connector(self, address: str | None = None) -> Connector:
         """One that listens at a free port of the loopback interface, and asks `address` by default."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from vllm_omni.distributed.omni_connectors.connectors.base import OmniConnectorBase
@@ -38,7 +38,9 @@ class Bridge(OmniConnectorBase):
         # The engine keeps views into what it is given, so it gets memory that nobody else writes to.
         own = bytearray(byte_view(data))
         # Its manager never cleans up after a get: a get through its own connectors takes the payload away. Ours keep it until told.
-        self._ours.done(from_stage, to_stage, get_key, sender)
+        # One that cannot let go has still delivered, as where the engine's shared memory cannot unlink what it read.
+        with suppress(Exception):
+            self._ours.done(from_stage, to_stage, get_key, sender)
         return own, size
 
     def update_sender_info(self, host: str, port: int) -> None:

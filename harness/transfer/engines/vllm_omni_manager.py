@@ -152,7 +152,7 @@ class VllmOmniManager:
     def abort(self, request_id: str) -> None:
         raise NotImplementedError("vllm-omni has no call that ends one request's transfer")
 
-    def reject(self, request_id: str) -> None:
+    def reject(self, request_id: str, endpoint: Endpoint | None = None) -> None:
         raise NotImplementedError("vllm-omni has no call that tells a sender")
 
     def completions(self) -> list[Completion]:

@@ -73,6 +73,7 @@ class SharedMemory:
     """
 
     endpoint: Endpoint | None = None
+    carries_device_memory = False
 
     def __init__(self, address: str | None = None) -> None:
         from vllm_omni.distributed.omni_connectors.factory import OmniConnectorFactory
@@ -101,7 +102,7 @@ class SharedMemory:
         found = self._native.get(from_stage, to_stage, self.address + key, None if isinstance(handle, Endpoint) else handle)
         return None if found is None else (found[0], len(byte_view(found[0])))
 
-    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+    def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         """The get has taken the payload away."""
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:

@@ -24,8 +24,10 @@ class Leases:
         self._changes = 0
 
     def begin(self, name: str, seconds: float) -> None:
-        """The lease of `name` ends `seconds` from now; an earlier one of that name ends unheard."""
+        """The lease of `name` ends `seconds` from now; an earlier one of that name ends unheard. RuntimeError after `close`."""
         with self._lock:
+            if self._closing:
+                raise RuntimeError(f"no lease of {name}: its keeper is closed")
             self._until[name] = self._clock.now() + seconds
             self._changes += 1
             if self._thread is None:
@@ -33,7 +35,7 @@ class Leases:
         self._clock.notify()
 
     def end(self, name: str) -> None:
-        """Nothing is left to expire."""
+        """Nothing is left to expire. Of a lease that runs out at this moment, `expire` has returned: it frees nothing that comes later."""
         with self._lock:
             self._until.pop(name, None)
 
@@ -69,8 +71,9 @@ class Leases:
             try:
                 while not self._closing:
                     self._wait()
-                    for name in self._ended():
-                        self._run_out(name)
+                    with self._lock:
+                        for name in self._ended():
+                            self._run_out(name)
             finally:
                 self._alive = False
                 self._clock.notify()
@@ -79,15 +82,19 @@ class Leases:
         """Until the next lease ends, or another one begins."""
         with self._lock:
             changes, next_end = self._changes, min(self._until.values(), default=None)
-        left = None if next_end is None else max(0.0, next_end - self._clock.now())
+        left = None if next_end is None else max(0.0, self._left(next_end))
         self._clock.wait(lambda: self._closing or self._changes != changes, left, idle=True)
 
     def _ended(self) -> list[str]:
-        with self._lock:
-            ended = [name for name, until in self._until.items() if until <= self._clock.now()]
-            for name in ended:
-                del self._until[name]
-            return ended
+        """Under the lock, as the expiry that follows: whoever begins or ends a lease of that name comes before both, or after."""
+        ended = [name for name, until in self._until.items() if self._left(until) <= 0]
+        for name in ended:
+            del self._until[name]
+        return ended
+
+    def _left(self, until: float) -> float:
+        """Seconds, to the nanosecond: nine ticks are a little more than nine thousandths in floats, and a lease ends on its tick."""
+        return round(until - self._clock.now(), 9)
 
     def _run_out(self, name: str) -> None:
         try:

@@ -94,9 +94,14 @@ class TransferManager:
         self._sender.send(request_id, kv, block_ids, seq_len, readers, lease)
 
     def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None, skip_tokens: int = 0) -> None:
-        """Begin to fetch in the background; the copy to `device` is made there too. Returns at once."""
+        """Begin to fetch in the background; the copy to `device` is made there too. Returns at once.
+
+        ValueError for a negative `skip_tokens`, and for heads that do not divide over the stages' ranks.
+        """
         _check_skip(skip_tokens)
         if self._prefetches_here() and self._floor.leaves_room(device):
+            # A plan that is refused is told to the caller; on the worker nobody would hear of it.
+            self._shards(request_id, endpoint)
             self._prefetches.start(request_id, endpoint, device, skip_tokens)
 
     def stop_prefetch(self) -> None:
@@ -112,14 +117,16 @@ class TransferManager:
     ) -> Delivery:
         """Fetch in the foreground, from `endpoint` or else the manager's own. Replaces a prefetch of the same request.
 
-        ValueError for a negative `skip_tokens`, and for pages of another layout.
+        ValueError for a negative `skip_tokens`, and for heads that do not divide over the stages' ranks. FAILED for pages of another
+        layout, and for those without room for what came.
         """
         _check_skip(skip_tokens)
         if not self._pulls():
             return Delivery(Outcome.MISS)
+        gather = self._gather(request_id, endpoint)
         self._prefetches.abort(request_id)
         generation, berth = self._ledger.begin(request_id), Berth(self._landing)
-        order = Order(request_id, self._gather(request_id, endpoint), berth, None, self._skip(request_id, skip_tokens), into)
+        order = Order(request_id, gather, berth, None, self._skip(request_id, skip_tokens), into)
         delivery = self._foreground.fetch(order, timeout)
         berth.hand_over() if delivery.outcome is Outcome.HIT else berth.give_back()
         self._ledger.end(request_id, generation, ENDED_AS[delivery.outcome])
@@ -208,8 +215,9 @@ class TransferManager:
         return delivery
 
     def _turn_down(self, request_id: str, endpoint: Endpoint | None) -> None:
-        """This reader will not come for the payload."""
-        self._done(request_id, endpoint)
+        """This reader will not come for the payload. A follower never would: it reads nothing, and its leader is told the same."""
+        if self._pulls():
+            self._done(request_id, endpoint)
 
     def _done(self, request_id: str, endpoint: Endpoint | None) -> None:
         """Under this manager's name: of one that has its payload and aborts, or aborts twice, the second word is no other reader's."""

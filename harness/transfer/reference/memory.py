@@ -6,7 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.transfer.buffers import byte_view
+import torch
+
+from harness.transfer.buffers import byte_tensor, byte_view
 from harness.transfer.protocol import Buffer, Endpoint
 from harness.transfer.reference.lab import ConnectorLab
 
@@ -18,7 +20,7 @@ Slot = tuple[str, str, str]
 class Held:
     """A payload, how many readers are not done with it yet, and the names of those who are."""
 
-    data: bytes
+    data: bytes | torch.Tensor
     readers: int
     done: set[str] = field(default_factory=set)
 
@@ -27,6 +29,7 @@ class MemoryConnector:
     """Holds a private copy of each payload until its readers are done with it, or it is discarded. Thread-safe."""
 
     endpoint: Endpoint | None = None
+    carries_device_memory = True
     address = ""
 
     def __init__(self, lab: ConnectorLab | None = None) -> None:
@@ -42,8 +45,8 @@ class MemoryConnector:
         self._publish((from_stage, to_stage, key), Held(held, readers))
         return True, len(held), None
 
-    def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[bytes, int] | None:
-        """The payload (immutable) and its size. `handle` is not needed: everything lies in this process."""
+    def get(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> tuple[Buffer, int] | None:
+        """The payload (immutable, or in device memory) and its size. `handle` is not needed: everything lies in this process."""
         with self._lock:
             held = self._held.get((from_stage, to_stage, key))
         return None if held is None else (held.data, len(held.data))
@@ -77,8 +80,12 @@ class MemoryConnector:
         with self._lock:
             self._held.clear()
 
-    def _copy(self, data: Buffer) -> bytes:
-        """With a lab, its `store` lies between the halves."""
+    def _copy(self, data: Buffer) -> bytes | torch.Tensor:
+        """With a lab, its `store` lies between the halves. Device memory is copied on its card, and there on return."""
+        if isinstance(data, torch.Tensor) and data.is_cuda:
+            held = byte_tensor(data).clone()
+            torch.cuda.current_stream(data.device).synchronize()
+            return held
         view = byte_view(data)
         if self._lab is None:
             return bytes(view)

@@ -34,17 +34,16 @@ class Sender:
         if self._is_live(request_id):
             raise ValueError(f"request {request_id!r} is live: what was sent under this id has not been received, aborted or let go of")
         payload = self._cache.read(kv, block_ids, seq_len)
+        # The lease of an earlier payload of this id may still run; it has no say over this one.
+        self._leases.end(request_id)
         try:
             for shard in self._addresses.sent(request_id):
                 self._publish(request_id, shard, self._encoded(request_id, payload, seq_len, shard.piece), readers)
+            if lease is not None:
+                self._leases.begin(request_id, lease)
         except Exception:
             self._discard(request_id)
             raise
-        if lease is None:
-            # The lease of an earlier use of the id, which was read before it ended.
-            self._leases.end(request_id)
-        else:
-            self._leases.begin(request_id, lease)
 
     def withdraw(self, request_id: str) -> None:
         """Nobody is given the request any more; nothing happens where nothing is held."""
@@ -62,7 +61,7 @@ class Sender:
     def _encoded(self, request_id: str, payload: KVPayload, seq_len: int, piece: Piece) -> torch.Tensor:
         """One shard's frame: on the cache's card where the connector carries device memory, else in host memory."""
         device = payload.keys[0].device
-        stays = device.type == "cuda" and getattr(self._connector, "carries_device_memory", False)
+        stays = device.type == "cuda" and self._connector.carries_device_memory
         frame = self._codec.encode(request_id, payload, seq_len, piece, device if stays else None)
         if device.type == "cuda":
             # The blocks may be reused on return, and other streams read the frame.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Endpoint
-from harness.transfer.reference.errors import PayloadError
 from harness.transfer.reference.lab import ConnectorLab
 from harness.transfer.reference.shm_header import (
     READERS_LIMIT,
@@ -25,13 +21,12 @@ from harness.transfer.reference.shm_header import (
     write_readers,
 )
 from harness.transfer.reference.shm_segments import Segment, SegmentPool
-from harness.transfer.reference.shm_transport import ROOT, Transport, is_at, try_lock
+from harness.transfer.reference.shm_slots import Slots, slot_in
+from harness.transfer.reference.shm_transport import ROOT, Transport
 from harness.transfer.reference.shm_views import Mappings
 
 DEFAULT_LIMIT, LARGEST_LIMIT = 4 << 30, 1 << 40
 """Bytes of the largest payload, unless said otherwise, and the most that may be said."""
-_ATTEMPTS = 10_000
-"""How often a get looks again after the payload that it found was replaced under its hands."""
 
 
 class ShmConnector:
@@ -42,6 +37,7 @@ class ShmConnector:
     """
 
     endpoint: Endpoint | None = None
+    carries_device_memory = False
 
     def __init__(
         self,
@@ -57,7 +53,7 @@ class ShmConnector:
         self._checksum, self._limit, self._lab = checksum, limit, lab
         self._pid = os.getpid()
         self._transport = Transport(address, root)
-        self._pool = SegmentPool(self._transport.home)
+        self._slots, self._pool = Slots(self._transport), SegmentPool(self._transport.home)
         self._mappings = Mappings()
         self._closed = False
         self.address = str(self._transport.path)
@@ -76,7 +72,7 @@ class ShmConnector:
         try:
             self._fill(segment, slot, view, readers)
             segment.unlock()
-            self._publish(segment, slot, len(view))
+            self._slots.publish(segment, slot, len(view))
         finally:
             self._pool.give_back(segment)
         return True, len(view), None
@@ -89,7 +85,7 @@ class ShmConnector:
         if not self._open():
             return None
         slot = slot_text(from_stage, to_stage, key)
-        fd = self._lease(self._link(slot))
+        fd = self._slots.lease(slot)
         if fd is None:
             return None
         try:
@@ -108,11 +104,14 @@ class ShmConnector:
     def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
         """PayloadError where the header, and so the count of readers, is damaged: only a discard frees that."""
         slot = slot_text(from_stage, to_stage, key)
-        self._unlink_if(slot, lambda fd: read_header(fd).slot == slot and self._is_last(fd))
+        if self._open():
+            self._slots.free_if(slot, lambda fd: read_header(fd).slot == slot and self._is_last(fd))
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
+        """One with a damaged header too."""
         slot = slot_text(from_stage, to_stage, key)
-        self._unlink_if(slot, lambda fd: _slot_in(fd) in (slot, None))
+        if self._open():
+            self._slots.free_if(slot, lambda fd: slot_in(fd) in (slot, None))
 
     def holds(self, from_stage: str, to_stage: str, key: str) -> bool:
         slot = slot_text(from_stage, to_stage, key)
@@ -154,9 +153,6 @@ class ShmConnector:
         with self._transport.guard():
             return self._pool.published()
 
-    def _link(self, slot: bytes) -> Path:
-        return self._transport.held / link_name(slot)
-
     def _fill(self, segment: Segment, slot: bytes, view: memoryview, readers: int) -> None:
         """Payload, then header. With a lab, its `store` lies between the halves of the copy."""
         start, half = payload_offset(slot), len(view) // 2 if self._lab else len(view)
@@ -171,81 +167,12 @@ class ShmConnector:
         if self._lab and self._lab.takes("damage") and len(view):
             segment.flip_bit(start + half)
 
-    def _publish(self, segment: Segment, slot: bytes, size: int) -> None:
-        """All at once: a rename takes the old link's place, and the segment behind that is free."""
-        link, prepared = self._link(slot), segment.path.with_suffix(".new")
-        with self._transport.guard():
-            self._refuse_collision(link, slot)
-            prepared.hardlink_to(segment.path)
-            prepared.rename(link)
-            segment.slot, segment.size = slot, size
-
-    def _refuse_collision(self, link: Path, slot: bytes) -> None:
-        fd = _open_link(link, os.O_RDONLY)
-        if fd is None:
-            return
-        try:
-            other = _slot_in(fd)
-        finally:
-            os.close(fd)
-        if other not in (slot, None):
-            raise ConnectionError(f"{slot.decode()} has the same hash as {other.decode()}, which is held; use another key")
-
-    def _lease(self, link: Path) -> int | None:
-        """The segment behind the link, open and locked against its owner; None where there is none. Never waits.
-
-        A segment may be freed, and written anew, between the opening and the lock: then the link does not lead to it any more.
-        """
-        for _ in range(_ATTEMPTS):
-            fd = _open_link(link, os.O_RDONLY)
-            if fd is None:
-                return None
-            if try_lock(fd, fcntl.LOCK_SH) and is_at(fd, link):
-                return fd
-            os.close(fd)
-        raise ConnectionError(f"{link}: replaced {_ATTEMPTS} times while it was opened")
-
-    def _unlink_if(self, slot: bytes, freed: Callable[[int], bool]) -> None:
-        """Unlink the slot's payload if `freed` says so of its open segment; its owner may use that again."""
-        if not self._open():
-            return
-        link = self._link(slot)
-        with self._transport.guard():
-            fd = _open_link(link, os.O_RDWR)
-            if fd is None:
-                return
-            try:
-                if freed(fd):
-                    link.unlink()
-            finally:
-                os.close(fd)
-
     def _is_last(self, fd: int) -> bool:
         """Count one reader down."""
         left = read_readers(fd) - 1
         if left:
             write_readers(fd, left)
         return not left
-
-
-def link_name(slot: bytes) -> str:
-    """A file name for any slot, of any length and with any characters."""
-    return hashlib.blake2b(slot, digest_size=16).hexdigest()
-
-
-def _open_link(link: Path, how: int) -> int | None:
-    try:
-        return os.open(link, how | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-
-
-def _slot_in(fd: int) -> bytes | None:
-    """Whose payload a segment holds; None where its header is damaged."""
-    try:
-        return read_header(fd).slot
-    except PayloadError:
-        return None
 
 
 _LIVE: weakref.WeakSet[ShmConnector] = weakref.WeakSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -120,7 +121,10 @@ class SegmentPool:
                 return self._take(size)
             except OSError as error:
                 root = self._home.parent.parent
-                raise ConnectionError(f"no segment of {size} bytes in {root}: {error.strerror}; enlarge it, or free payloads") from error
+                remedy = "raise ulimit -n" if error.errno in (errno.EMFILE, errno.ENFILE) else f"enlarge {root}"
+                raise ConnectionError(
+                    f"no segment of {size} bytes in {root}: {error.strerror}; {remedy}, or free some of {len(self._segments)} payloads"
+                ) from error
 
     def give_back(self, segment: Segment) -> None:
         """The put that took it has ended."""

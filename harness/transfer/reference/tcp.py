@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer, Endpoint
+from harness.transfer.reference.lab import ConnectorLab
 from harness.transfer.reference.tcp_client import Peers
-from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot
+from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status, check_payload, encode_slot, encode_text
 from harness.transfer.reference.tcp_server import Listener
 from harness.transfer.reference.tcp_store import Held, Store, forget
 
 SCHEME = "tcp://"
 ANY_PORT = Endpoint("127.0.0.1", 0)
-DEADLINE = 5.0
-"""Seconds that one request may take, connection included."""
 LIMIT = 1 << 30
 """Bytes of the largest payload."""
+DEADLINE = 10.0
+"""Seconds that one request may take, connection included: a payload of the limit needs about as long at a gigabit a second."""
 
 
 class TcpConnector:
@@ -27,6 +29,8 @@ class TcpConnector:
     with one. `deadline` (seconds) and `limit` (bytes) as the constants of this module. `lab` and `released` as in `Store`.
     """
 
+    carries_device_memory = False
+
     def __init__(
         self,
         peer: str | None = None,
@@ -35,11 +39,11 @@ class TcpConnector:
         checksum: bool = True,
         deadline: float = DEADLINE,
         limit: int = LIMIT,
-        lab: Any = None,
+        lab: ConnectorLab | None = None,
         released: Callable[[Slot, Held], None] = forget,
     ) -> None:
         self._peer = None if peer is None else parse_address(peer)
-        self._limit = limit
+        self._limit, self._closed = limit, False
         self._store = Store(checksum, lab, released)
         self._peers = Peers(deadline, limit)
         self._listener = Listener(self._answer, at, deadline)
@@ -60,7 +64,7 @@ class TcpConnector:
         return self._own(slot) if sender is None else self._fetched(sender, slot)
 
     def done(self, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
-        self._tell(Op.DONE, _slot(from_stage, to_stage, key), self._sender(handle))
+        self._tell(Op.DONE, _slot(from_stage, to_stage, key), self._sender(handle), encode_text("reader", reader))
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         self._tell(Op.DISCARD, _slot(from_stage, to_stage, key), self._sender(handle))
@@ -74,6 +78,7 @@ class TcpConnector:
 
     def close(self) -> None:
         """Free what is held, give the port back, end the threads. May be called twice."""
+        self._closed = True
         self._store.close()
         self._peers.close()
         self._listener.close()
@@ -84,7 +89,8 @@ class TcpConnector:
             return self._peer
         if not isinstance(handle, Endpoint) or not 0 < handle.port < 1 << 16:
             raise ValueError(f"handle {handle!r}: give the sender's Endpoint, or what its put returned")
-        return handle
+        # Its own port may be somebody else's once it is closed.
+        return None if self._closed and handle == self.endpoint else handle
 
     def _own(self, slot: Slot) -> tuple[Buffer, int] | None:
         held = self._store.find(slot)
@@ -98,11 +104,11 @@ class TcpConnector:
         reply = self._peers.ask(sender, Op.GET, slot)
         return None if reply.status is Status.ABSENT else (reply.payload, len(reply.payload))
 
-    def _tell(self, op: Op, slot: Slot, sender: Endpoint | None) -> None:
+    def _tell(self, op: Op, slot: Slot, sender: Endpoint | None, reader: bytes = b"") -> None:
         if sender is not None:
-            self._peers.ask(sender, op, slot)
+            self._peers.ask(sender, op, slot, reader)
         elif op is Op.DONE:
-            self._store.done(slot)
+            self._store.done(slot, reader)
         else:
             self._store.discard(slot)
 
@@ -115,7 +121,7 @@ class TcpConnector:
             if held is None:
                 return Frame(request.op, request.boot, Status.ABSENT, slot)
             return Frame(request.op, request.boot, Status.OK, slot, held.data, held.checksum)
-        self._tell(request.op, slot, None)
+        self._tell(request.op, slot, None, bytes(byte_view(request.payload)))
         return Frame(request.op, request.boot, Status.OK, slot)
 
 

@@ -30,7 +30,7 @@ class Deadline:
         """Seconds of wall time, above 0. TimeoutError when it is over."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TimeoutError
+            raise TimeoutError(f"the deadline of {self.seconds:g} s is over (option deadline)")
         return left
 
 

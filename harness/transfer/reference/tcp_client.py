@@ -5,16 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 from collections import defaultdict
+from dataclasses import replace
 
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference.errors import PeerBusy, PeerClosed, PeerRestarted, PeerTimeout, ProtocolError, Unreachable
 from harness.transfer.reference.tcp_channel import Channel, Deadline
-from harness.transfer.reference.tcp_frames import Frame, Op, Slot, Status
+from harness.transfer.reference.tcp_frames import TEXT_LIMIT, Frame, Op, Slot, Status, checksum_of
 
 KEPT = 4
 """Idle connections kept for an endpoint."""
-TEXT_LIMIT = 4096
-"""Bytes of a refusal's text."""
 
 
 class Session:
@@ -25,7 +24,10 @@ class Session:
 
 
 class Peers:
-    """Asks other endpoints. Thread-safe: a session is used by one thread at a time. Each request has `deadline` seconds, all in all."""
+    """Asks other endpoints. Thread-safe: a session is used by one thread at a time. Each request has `deadline` seconds, all in all.
+
+    Only the resolution of a host's name, where an endpoint gives one, takes the system's own time.
+    """
 
     def __init__(self, deadline: float, limit: int) -> None:
         self._seconds, self._limit = deadline, limit
@@ -33,20 +35,21 @@ class Peers:
         self._idle: defaultdict[Endpoint, list[Session]] = defaultdict(list)
         self._closed = False
 
-    def ask(self, endpoint: Endpoint, op: Op, slot: Slot) -> Frame:
+    def ask(self, endpoint: Endpoint, op: Op, slot: Slot, reader: bytes = b"") -> Frame:
         """The peer's reply, OK or ABSENT. A TransportError or PeerTimeout names the endpoint; PayloadError for damaged bytes.
 
-        A kept connection that turns out to be lost is replaced once, except for DONE, which the peer may have counted already.
+        A kept connection that turns out to be lost is replaced once, except for a DONE without a `reader`: the peer may have counted it.
         """
+        request = Frame(op, 0, slot=slot, payload=reader, checksum=checksum_of(reader))
         deadline = Deadline(self._seconds)
         kept = self._take(endpoint)
         if kept is not None:
             try:
-                return self._exchange(endpoint, kept, op, slot, deadline)
+                return self._exchange(endpoint, kept, request, deadline)
             except (PeerClosed, PeerRestarted):
-                if op is Op.DONE:
+                if op is Op.DONE and not reader:
                     raise
-        return self._exchange(endpoint, self._connect(endpoint, deadline), op, slot, deadline)
+        return self._exchange(endpoint, self._connect(endpoint, deadline), request, deadline)
 
     def close(self) -> None:
         """Close what is kept; nothing is kept from now on."""
@@ -57,13 +60,13 @@ class Peers:
         for session in dropped:
             session.channel.close()
 
-    def _exchange(self, endpoint: Endpoint, session: Session, op: Op, slot: Slot, deadline: Deadline) -> Frame:
+    def _exchange(self, endpoint: Endpoint, session: Session, request: Frame, deadline: Deadline) -> Frame:
         # Whatever happens, an interrupt included, a connection that stopped in the middle is not used again.
         whole = False
         try:
-            session.channel.send(Frame(op, session.boot, slot=slot), deadline)
-            reply = session.channel.receive(f"the reply to {op.name} of {slot[2]!r}", self._limit, deadline)
-            self._check(endpoint, session, op, slot, reply)
+            session.channel.send(replace(request, boot=session.boot), deadline)
+            reply = session.channel.receive(f"the reply to {said(request)}", self._limit, deadline)
+            self._check(endpoint, session, request, reply)
             whole = True
         finally:
             if whole:
@@ -72,14 +75,14 @@ class Peers:
                 session.channel.close()
         return reply
 
-    def _check(self, endpoint: Endpoint, session: Session, op: Op, slot: Slot, reply: Frame) -> None:
+    def _check(self, endpoint: Endpoint, session: Session, request: Frame, reply: Frame) -> None:
         """The reply is this peer's, to this request."""
         if reply.status is Status.REFUSED:
-            raise ProtocolError(f"{name_of(endpoint)}: refused {op.name} of {slot[2]!r}: {text_of(reply)}")
+            raise ProtocolError(f"{name_of(endpoint)}: refused {said(request)}: {text_of(reply)}")
         if reply.boot != session.boot:
-            raise PeerRestarted(f"{name_of(endpoint)}: the listener was restarted during {op.name} of {slot[2]!r}")
-        if reply.op is not op or reply.slot != slot or reply.status not in (Status.OK, Status.ABSENT):
-            raise ProtocolError(f"{name_of(endpoint)}: expected the reply to {op.name} of {slot}, got {reply.op.name} of {reply.slot}")
+            raise PeerRestarted(f"{name_of(endpoint)}: the listener was restarted during {said(request)}")
+        if (reply.op, reply.slot) != (request.op, request.slot) or reply.status not in (Status.OK, Status.ABSENT):
+            raise ProtocolError(f"{name_of(endpoint)}: expected the reply to {said(request)}, got {reply.op.name} of {reply.slot}")
 
     def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Session:
         where = name_of(endpoint)
@@ -134,6 +137,11 @@ class Peers:
 def name_of(endpoint: Endpoint) -> str:
     """As errors name it."""
     return f"{endpoint.host}:{endpoint.port}"
+
+
+def said(request: Frame) -> str:
+    """As errors tell it."""
+    return f"{request.op.name} of {request.slot[2]!r}" if request.slot else request.op.name
 
 
 def text_of(reply: Frame) -> str:

@@ -5,7 +5,8 @@
 
 Little-endian. `key` and `payload` are lengths in bytes; `boot` names one life of the listener; `checksum` is xxh3_64 of the payload, as it
 was when it was put, `key sum` that of the key; `seal` is xxh3_64 of all that stands before it, so that no length is believed that changed
-on the way. A key is three texts in UTF-8, each behind its length in two bytes. Nothing received is ever executed.
+on the way. A key is three texts in UTF-8, each behind its length in two bytes; a done carries its reader's name as payload. Nothing
+received is ever executed.
 """
 
 from __future__ import annotations
@@ -83,15 +84,18 @@ def check_payload(data: Buffer, checksum: int, where: str) -> None:
 
 def encode_slot(slot: Slot) -> bytes:
     """ValueError for what is no text, or longer than TEXT_LIMIT bytes."""
-    parts = []
-    for name, text in zip(("from_stage", "to_stage", "key"), slot, strict=True):
-        if not isinstance(text, str):
-            raise ValueError(f"{name} = {text!r}: give a text")
-        raw = text.encode()
-        if len(raw) > TEXT_LIMIT:
-            raise ValueError(f"{name} has {len(raw)} bytes, more than {TEXT_LIMIT}")
-        parts.append(struct.pack("<H", len(raw)) + raw)
-    return b"".join(parts)
+    texts = [encode_text(name, text) for name, text in zip(("from_stage", "to_stage", "key"), slot, strict=True)]
+    return b"".join(struct.pack("<H", len(raw)) + raw for raw in texts)
+
+
+def encode_text(name: str, text: str) -> bytes:
+    """ValueError, which says `name`, for what is no text, or longer than TEXT_LIMIT bytes."""
+    if not isinstance(text, str):
+        raise ValueError(f"{name} = {text!r}: give a text")
+    raw = text.encode()
+    if len(raw) > TEXT_LIMIT:
+        raise ValueError(f"{name} has {len(raw)} bytes, more than {TEXT_LIMIT}")
+    return raw
 
 
 def decode_slot(raw: bytes) -> Slot:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from harness.transfer.protocol import Endpoint
 from harness.transfer.reference.errors import ProtocolError, TransferError, Unreachable
 from harness.transfer.reference.tcp_channel import Channel, Deadline
-from harness.transfer.reference.tcp_frames import Frame, Op, Status
+from harness.transfer.reference.tcp_frames import TEXT_LIMIT, Frame, Op, Status
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ class Listener:
             serving = list(self._connections)
             self._changed.notify_all()
         # A blocked accept does not notice that its socket is closed; it notices a shutdown.
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for connection in serving:
             connection.channel.hang_up()
@@ -154,7 +155,7 @@ class Listener:
         """One request and its reply. What is no request is told so, and ends the connection: nobody knows where the next frame begins."""
         deadline = Deadline(self._seconds)
         try:
-            request = channel.receive("a request", 0, deadline)
+            request = channel.receive("a request", TEXT_LIMIT, deadline)
             reply = self._reply(request)
         except TransferError as error:
             told = str(error).encode()[:1024]

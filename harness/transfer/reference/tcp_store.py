@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from harness.transfer.buffers import byte_view
 from harness.transfer.protocol import Buffer
+from harness.transfer.reference.lab import ConnectorLab
 from harness.transfer.reference.tcp_frames import Slot, checksum_of
 
 
 @dataclass
 class Held:
-    """A payload that nobody writes to any more, its checksum (None: unchecked), and how many readers are not done with it."""
+    """A payload that nobody writes to any more, its checksum (None: unchecked), how many readers are not done with it, and who is."""
 
     data: memoryview
     checksum: int | None
     readers: int
+    done: set[bytes] = field(default_factory=set)
 
 
 def forget(_: Slot, __: Held) -> None:
@@ -28,12 +29,12 @@ def forget(_: Slot, __: Held) -> None:
 
 
 class Store:
-    """Thread-safe. `lab`, where there is one, is entered in the middle of each copy, as `store`.
+    """Thread-safe. `lab`, where there is one, is entered in the middle of each copy, as `store`, and may `damage` what was copied.
 
     `released` is called for each payload that nobody is given any more: the last reader is done, or it was discarded, replaced or closed.
     """
 
-    def __init__(self, checksum: bool, lab: Any = None, released: Callable[[Slot, Held], None] = forget) -> None:
+    def __init__(self, checksum: bool, lab: ConnectorLab | None = None, released: Callable[[Slot, Held], None] = forget) -> None:
         self._checksum, self._lab, self._released = checksum, lab, released
         self._lock = threading.Lock()
         self._held: dict[Slot, Held] = {}
@@ -45,7 +46,10 @@ class Store:
         if len(view) > limit:
             raise ValueError(f"a payload of {len(view)} bytes, the limit is {limit} (option limit)")
         copy = self._copy(view)
-        self._publish(slot, Held(copy, checksum_of(copy) if self._checksum else None, readers))
+        checksum = checksum_of(copy) if self._checksum else None
+        if self._lab is not None and self._lab.takes("damage"):
+            copy[len(copy) // 2] ^= 1
+        self._publish(slot, Held(copy.toreadonly(), checksum, readers))
         return len(copy)
 
     def find(self, slot: Slot) -> Held | None:
@@ -53,12 +57,14 @@ class Store:
         with self._lock:
             return self._held.get(slot)
 
-    def done(self, slot: Slot) -> None:
-        """One reader is done; the last one frees the payload."""
+    def done(self, slot: Slot, reader: bytes) -> None:
+        """One reader is done; the last one frees the payload. One that has a name counts once."""
         with self._lock:
             held = self._held.get(slot)
-            if held is None:
+            if held is None or reader in held.done:
                 return
+            if reader:
+                held.done.add(reader)
             held.readers -= 1
             if held.readers:
                 return
@@ -91,7 +97,7 @@ class Store:
         if self._lab is not None:
             self._lab.enter("store")
         copy[half:] = view[half:]
-        return copy.toreadonly()
+        return copy
 
     def _publish(self, slot: Slot, held: Held) -> None:
         with self._lock:

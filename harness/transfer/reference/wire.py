@@ -96,7 +96,7 @@ class Wire:
         body = frame[start:]
         try:
             places = [self._place(entry, len(body)) for entry in header["tensors"]]
-            metadata = header["metadata"]
+            metadata = dict(header["metadata"])
         except (KeyError, TypeError, ValueError) as error:
             raise PayloadError(f"payload header does not describe its tensors: {error!r}") from error
         landed = land(body)
@@ -125,7 +125,7 @@ class Wire:
             raise PayloadError(f"payload header of {header_size} bytes, more than {HEADER_LIMIT} or than the payload holds")
         try:
             return json.loads(frame[_PREFIX.size : _PREFIX.size + header_size].cpu().numpy().tobytes()), start
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PayloadError(f"payload header is not JSON: {error}") from error
 
     def _check_length(self, got: int, total: int) -> None:
@@ -153,8 +153,12 @@ class Wire:
 
     def _place(self, entry: Mapping[str, Any], size: int) -> _Place:
         dtype, shape, offset = _DTYPES[entry["dtype"]], entry["shape"], entry["offset"]
+        if not all(type(number) is int for number in (entry["order"], offset, *shape)):
+            raise ValueError(f"{entry['name']} has order {entry['order']!r}, offset {offset!r} and shape {shape!r}, which are integers")
         end = offset + math.prod(shape) * dtype.itemsize
-        if min(shape, default=1) < 0 or not 0 <= offset <= end <= size:
+        # Also where one size is 0, the product of the others is what a view of them has to count.
+        countable = math.prod(max(1, n) for n in shape) < 1 << 48
+        if min(shape, default=1) < 0 or not countable or offset % ALIGN or not 0 <= offset <= end <= size:
             raise ValueError(f"{entry['name']} lies at bytes {offset} to {end} of {size}")
         return _Place(entry["name"], entry["order"], dtype, tuple(shape), offset, end)
 

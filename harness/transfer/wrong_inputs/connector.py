@@ -116,8 +116,7 @@ def torn_replacement(original: Any, connector: Any, slot: Any, held: Any) -> Non
 def one_staging_buffer(original: Any, connector: Any, data: Any) -> Any:
     """All payloads of one size share one buffer."""
     staging = vars(connector).setdefault("staging", {})
-    shared = staging.setdefault(len(byte_view(data)), bytearray(original(connector, data)))
-    return shared
+    return staging.setdefault(len(byte_view(data)), bytearray(original(connector, data)))
 
 
 @wrong_input("connector/failure-swallowed", "memory:MemoryConnector._copy", "connector.store.failed", engine=MEMORY)
@@ -138,4 +137,4 @@ def no_reader(original: Any, connector: Any, from_stage: str, to_stage: str, key
 @wrong_input("connector/any-tensor", "memory:MemoryConnector._copy", "connector.input.tensors", engine=MEMORY)
 def any_tensor(original: Any, connector: Any, data: Any) -> bytes:
     """Whatever tensor comes is carried as its bytes, dtype and shape forgotten."""
-    return original(connector, data.contiguous().view(-1).view(torch.uint8))
+    return original(connector, data.contiguous().view(-1).view(torch.uint8) if isinstance(data, torch.Tensor) else data)

@@ -1,4 +1,4 @@
-"""Wrong answers of the tcp connector; the null fault and the canary of that engine."""
+"""Wrong answers of the tcp connector, and its canary."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REFERENCE = "harness.transfer.reference"
 tcp_wrong_input = partial(wrong_input, engine=TCP)
 
 
-@fault("connector/tcp-null", seam=f"{REFERENCE}.tcp_client:Peers.ask", role=Role.NULL, engine=TCP)
-def tcp_null(original: Any, peers: Any, *request: Any) -> Frame:
-    """Nothing is wrong."""
-    return original(peers, *request)
-
-
 @fault(
     "connector/tcp-canary",
     seam=f"{REFERENCE}.tcp_store:Store._copy",
     role=Role.CANARY,
-    claims=["connector.carry.bits", "connector.hold.many_reads", "connector.endpoint.named", "connector.endpoint.next_works"],
+    claims=[
+        "connector.carry.bits",
+        "connector.hold.many_reads",
+        "connector.keys.many",
+        "connector.endpoint.named",
+        "connector.endpoint.next_works",
+    ],
     engine=TCP,
 )
 def tcp_canary(original: Any, store: Any, view: memoryview) -> memoryview:
@@ -37,55 +37,55 @@ def tcp_canary(original: Any, store: Any, view: memoryview) -> memoryview:
     return memoryview(held)
 
 
-@tcp_wrong_input("connector/endpoint-ignored", "tcp:TcpConnector._sender", "connector.endpoint.named")
+@tcp_wrong_input("connector/tcp-endpoint-ignored", "tcp:TcpConnector._sender", "connector.endpoint.named")
 def endpoint_ignored(original: Any, connector: Any, handle: Any) -> Any:
     """The first endpoint that was ever named is asked for ever."""
     first = vars(connector).setdefault("first", original(connector, handle))
     return first if handle is not None else original(connector, None)
 
 
-@tcp_wrong_input("connector/sender-not-told", "tcp:TcpConnector._tell", "connector.endpoint.told")
-def sender_not_told(original: Any, connector: Any, op: Op, slot: Any, sender: Any) -> None:
+@tcp_wrong_input("connector/tcp-sender-not-told", "tcp:TcpConnector._tell", "connector.endpoint.told")
+def sender_not_told(original: Any, connector: Any, op: Op, slot: Any, sender: Any, *reader: Any) -> None:
     """What should reach another sender is done at home."""
-    original(connector, op, slot, None)
+    original(connector, op, slot, None, *reader)
 
 
-@tcp_wrong_input("connector/unreachable-is-empty", "tcp_client:Peers.ask", "connector.endpoint.refused", "connector.endpoint.closed")
-def unreachable_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+@tcp_wrong_input("connector/tcp-unreachable-is-empty", "tcp_client:Peers.ask", "connector.endpoint.refused", "connector.endpoint.closed")
+def unreachable_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """A sender that cannot be reached reads as one that has published nothing."""
     try:
-        return original(peers, endpoint, op, slot)
+        return original(peers, endpoint, op, slot, *reader)
     except Unreachable:
         return Frame(op, 0, Status.ABSENT, slot)
 
 
-@tcp_wrong_input("connector/port-kept", "tcp_server:Listener.close", "connector.endpoint.closed")
+@tcp_wrong_input("connector/tcp-port-kept", "tcp_server:Listener.close", "connector.endpoint.closed")
 def port_kept(original: Any, listener: Any) -> None:
     """A closed connector goes on listening, and says that it holds nothing."""
 
 
-@tcp_wrong_input("connector/deadline-a-read", "tcp_channel:Deadline.left", "connector.endpoint.dripping")
+@tcp_wrong_input("connector/tcp-deadline-a-read", "tcp_channel:Deadline.left", "connector.endpoint.dripping")
 def deadline_a_read(original: Any, deadline: Any) -> float:
     """The deadline is one of each read, not of the exchange."""
     return deadline.seconds
 
 
-@tcp_wrong_input("connector/deadline-forgotten", "tcp_channel:Deadline.left", "connector.endpoint.silent")
+@tcp_wrong_input("connector/tcp-deadline-forgotten", "tcp_channel:Deadline.left", "connector.endpoint.silent")
 def deadline_forgotten(original: Any, deadline: Any) -> float:
     """A read waits for as long as it takes."""
     return STOP_LIMIT
 
 
-@tcp_wrong_input("connector/lost-is-empty", "tcp_client:Peers.ask", "connector.endpoint.cut", "connector.endpoint.stranger")
-def lost_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+@tcp_wrong_input("connector/tcp-lost-is-empty", "tcp_client:Peers.ask", "connector.endpoint.cut", "connector.endpoint.stranger")
+def lost_is_empty(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """Any trouble with a sender reads as if it had published nothing."""
     try:
-        return original(peers, endpoint, op, slot)
+        return original(peers, endpoint, op, slot, *reader)
     except TransportError:
         return Frame(op, 0, Status.ABSENT, slot)
 
 
-@tcp_wrong_input("connector/part-delivered", "tcp_channel:Channel._filled", "connector.endpoint.cut")
+@tcp_wrong_input("connector/tcp-part-delivered", "tcp_channel:Channel._filled", "connector.endpoint.cut")
 def part_delivered(original: Any, channel: Any, buffer: Any, what: str, deadline: Any) -> Any:
     """What came of a payload before the connection ended is taken for all of it."""
     try:
@@ -103,7 +103,7 @@ def checksum_unread(original: Any, channel: Any, frame: Frame, what: str) -> Fra
     return frame
 
 
-@tcp_wrong_input("connector/seal-unread", "tcp_frames:check_seal", "connector.endpoint.flipped")
+@tcp_wrong_input("connector/tcp-seal-unread", "tcp_frames:check_seal", "connector.endpoint.flipped")
 def seal_unread(original: Any, raw: Any, seal: int, what: str) -> None:
     """A header is believed as it comes: a flipped bit turns a reply into another one."""
 
@@ -114,12 +114,12 @@ def limit_unread(original: Any, raw: Any, what: str, limit: int) -> Any:
     return original(raw, what, 1 << 62)
 
 
-@tcp_wrong_input("connector/error-latches", "tcp_client:Peers.ask", "connector.endpoint.next_works")
-def error_latches(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any) -> Frame:
+@tcp_wrong_input("connector/tcp-error-latches", "tcp_client:Peers.ask", "connector.endpoint.next_works")
+def error_latches(original: Any, peers: Any, endpoint: Any, op: Op, slot: Any, *reader: Any) -> Frame:
     """After one failure nobody is asked any more."""
     if vars(peers).get("failed"):
         return Frame(op, 0, Status.ABSENT, slot)
     peers.failed = True
-    reply = original(peers, endpoint, op, slot)
+    reply = original(peers, endpoint, op, slot, *reader)
     peers.failed = False
     return reply

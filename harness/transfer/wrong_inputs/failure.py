@@ -15,13 +15,6 @@ def never_forgotten(original: Any, table: Any, request_id: str) -> None:
     """A consumed prefetch stays tracked and is delivered again."""
 
 
-@wrong_input("transfer/abort-by-prefix", "prefetch:PrefetchTable.abort", "transfer.lifecycle.abort_leaves_others")
-def abort_by_prefix(original: Any, table: Any, request_id: str) -> Any:
-    """An abort reaches every request whose id begins alike."""
-    asked = [original(table, tracked) for tracked in list(table._tracked) if tracked.startswith(request_id)]
-    return asked[0] if asked else None
-
-
 @wrong_input("transfer/told-twice", "prefetch:PrefetchTable._report", "transfer.lifecycle.completes_once")
 def told_twice(original: Any, table: Any, job: Any, outcome: Any) -> None:
     """The end of a transfer is reported twice."""

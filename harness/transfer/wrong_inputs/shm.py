@@ -13,7 +13,7 @@ from harness.transfer.wrong_inputs.register import wrong_input
 SHM = "connector/shm"
 
 
-@wrong_input("connector/keys-are-paths", "shm:link_name", "connector.keys.odd", engine=SHM)
+@wrong_input("connector/keys-are-paths", "shm_slots:link_name", "connector.keys.odd", engine=SHM)
 def keys_are_paths(original: Any, slot: bytes) -> str:
     """A key is a path, and names the file that it leads to."""
     from_stage, to_stage, key = json.loads(slot)
@@ -26,7 +26,7 @@ def stages_joined(original: Any, from_stage: str, to_stage: str, key: str) -> by
     return f"{from_stage}_{to_stage}_{key}".replace("/", "_").encode()
 
 
-@wrong_input("connector/short-hash", "shm:link_name", "connector.keys.many", engine=SHM)
+@wrong_input("connector/short-hash", "shm_slots:link_name", "connector.keys.many", engine=SHM)
 def short_hash(original: Any, slot: bytes) -> str:
     """Eight bits of a slot's hash name its file."""
     return original(slot)[:2]
@@ -45,16 +45,14 @@ def published_first(original: Any, connector: Any, segment: Any, slot: bytes, vi
     header = Header(slot, len(view), None, connector._transport.peer, segment.number, segment.incarnation, segment.uses)
     segment.write(0, header.pack(readers))
     segment.unlock()
-    connector._publish(segment, slot, len(view))
+    connector._slots.publish(segment, slot, len(view))
     original(connector, segment, slot, view, readers)
 
 
-@wrong_input(
-    "connector/readers-unlocked", "shm:ShmConnector._lease", "connector.hold.reader_keeps", "connector.hold.slice_keeps", engine=SHM
-)
-def readers_unlocked(original: Any, connector: Any, link: Any) -> int | None:
+@wrong_input("connector/readers-unlocked", "shm_slots:Slots.lease", "connector.hold.reader_keeps", "connector.hold.slice_keeps", engine=SHM)
+def readers_unlocked(original: Any, slots: Any, slot: bytes) -> int | None:
     """A reader does not keep the sender from writing its segment again."""
-    fd = original(connector, link)
+    fd = original(slots, slot)
     if fd is not None:
         fcntl.flock(fd, fcntl.LOCK_UN)
     return fd

@@ -1,4 +1,4 @@
-"""Catalogued faults of the connectors. Kind B of the catalogue, beside those of the manager in `faults`."""
+"""Catalogued faults of the connectors. Kind B of the catalogue, beside those of the manager."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from harness.core.faults import fault
 from harness.transfer.buffers import byte_view
+from harness.transfer.faults.register import REFERENCE
 from harness.transfer.reference.memory import Held
-
-REFERENCE = "harness.transfer.reference"
 
 
 @fault(

@@ -1,0 +1,137 @@
+"""How much of a fetch a prefetch hides behind compute, and how near its copy comes to what the bus can do.
+
+One engine, both sides in this process. A fetch that begins when its request needs it hides nothing: its time is what there is to hide.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+
+from harness.core.clock import SystemClock
+from harness.core.registry import Selection
+from harness.transfer.protocol import Delivery, Endpoint, KVLayout, Outcome, Topology, TransferConfig, TransferManager
+
+WHERE = Endpoint("127.0.0.1", 50051)
+TIMEOUT = 60.0
+"""Seconds that a fetch may wait for its sender, which has always sent before."""
+COMPUTE = 1.5
+"""Compute lasts this many times as long as what it is to hide."""
+LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM = 32, 16, 8, 128
+"""Of the payload: an 8B model's KV, 4 KiB a token and layer in bfloat16."""
+
+
+@dataclass
+class Hidden:
+    """Seconds are medians over the rounds: of a fetch that nothing hides, and of what a request still waited after compute.
+
+    `share` is the median of 1 - waited / fetch within a round. On a card `pinned` is the median time of a plain pinned copy of the same
+    bytes, and `of_pinned` the median of pinned / fetch within a round.
+    """
+
+    engine: str
+    device: str
+    size: int
+    rounds: int
+    fetch: float
+    waited: float
+    share: float
+    pinned: float | None = None
+    of_pinned: float | None = None
+
+
+def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 9) -> Hidden:
+    """Measure one transfer engine, with a payload of about `size` bytes to `device`."""
+    profile = selection.spec.profiles["cpu"]
+    with ExitStack() as opened:
+        engine = selection.spec.load().build(selection.config(profile, 0), SystemClock())
+        opened.callback(engine.close)
+        pair = _Pair(engine, size, device, opened)
+        pinned = _PinnedCopy(pair.size, device) if device.type == "cuda" else None
+        for _ in range(2):
+            pair.fetch(0.0)
+        rows = []
+        for _ in range(rounds):
+            fetch, _ = pair.fetch(0.0)
+            _, waited = pair.fetch(COMPUTE * fetch)
+            rows.append((fetch, waited, pinned.seconds() if pinned else 0.0))
+    fetches, waits, copies = zip(*rows, strict=True)
+    made = Hidden(selection.label, str(device), pair.size, rounds, statistics.median(fetches), statistics.median(waits), 0.0)
+    made.share = statistics.median(1 - waited / fetch for fetch, waited, _ in rows)
+    if pinned:
+        made.pinned = statistics.median(copies)
+        made.of_pinned = statistics.median(copy / fetch for fetch, _, copy in rows)
+    return made
+
+
+class _Pair:
+    """A sender and a receiver over one connector, and the payload that goes between them."""
+
+    def __init__(self, engine: object, size: int, device: torch.device, opened: ExitStack) -> None:
+        layout = KVLayout(LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM, torch.bfloat16)
+        block_bytes = 2 * LAYERS * BLOCK_SIZE * HEADS * HEAD_DIM * 2
+        blocks = max(1, size // block_bytes)
+        self.size, self._device = blocks * block_bytes, device
+        generator = torch.Generator().manual_seed(0)
+        shape = (2, blocks, BLOCK_SIZE, HEADS, HEAD_DIM)
+        self._kv = [torch.randn(shape, generator=generator, dtype=torch.float32).to(torch.bfloat16) for _ in range(LAYERS)]
+        self._block_ids, self._tokens = list(range(blocks)), blocks * BLOCK_SIZE
+        connector = engine.connector()
+        opened.callback(connector.close)
+        config = TransferConfig(layout, receive_timeout=TIMEOUT)
+        sending = TransferConfig(layout, receive_timeout=TIMEOUT, sends=True, receives=False, async_prefetch=False)
+        self._sender: TransferManager = engine.deploy(Topology(), connector, sending)
+        self._receiver: TransferManager = engine.deploy(Topology(), connector, config)
+        self._endpoint = connector.endpoint or WHERE
+        self._number = 0
+
+    def fetch(self, compute: float) -> tuple[float, float]:
+        """(seconds from the start to the delivery, seconds of it that the request waited after `compute` seconds of compute)."""
+        request = f"bench-{self._number}"
+        self._number += 1
+        self._sender.send(request, self._kv, self._block_ids, self._tokens)
+        began = time.perf_counter()
+        self._receiver.start_prefetch(request, self._endpoint, self._device if self._device.type == "cuda" else None)
+        busy(compute, self._device)
+        computed = time.perf_counter()
+        delivery = self._receiver.consume(request)
+        ended = time.perf_counter()
+        self._check(delivery)
+        return ended - began, ended - computed
+
+    def _check(self, delivery: Delivery) -> None:
+        if delivery.outcome is not Outcome.HIT or delivery.payload is None:
+            raise RuntimeError(f"a fetch ended as {delivery.outcome.name} ({delivery.reason}); nothing of it is timed")
+        last = delivery.payload.values[-1]
+        if self._number == 1 and not torch.equal(last.cpu(), self._kv[-1][1].flatten(0, 1)):
+            raise RuntimeError("a fetch gave other values than were sent; nothing of it is timed")
+
+
+class _PinnedCopy:
+    """What the bus can do: one copy of pinned memory to the device, into memory that is there."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self._source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        self._target = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def seconds(self) -> float:
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        self._target.copy_(self._source, non_blocking=True)
+        torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+
+def busy(seconds: float, device: torch.device) -> None:
+    """Matrix products on `device` for about that long; on a card the host waits for them, as a runner does for its tokens."""
+    until = time.perf_counter() + seconds
+    side = 2048 if device.type == "cuda" else 192
+    matrix = torch.ones(side, side, device=device)
+    while time.perf_counter() < until:
+        matrix = (matrix @ matrix).clamp_(0, 1)
+        if device.type == "cuda":
+            torch.cuda.current_stream(device).synchronize()
