@@ -6,6 +6,9 @@ import pytest
 
 from harness.core.clock import VirtualClock
 from harness.core.spec import EngineConfig
+from harness.core.verdict import Unavailable
+from harness.transfer.engines import shm as shm_engine
+from harness.transfer.engines.reference import ReferenceTransfer
 from harness.transfer.engines.shm import ShmConnectorEngine
 from harness.transfer.reference.shm_transport import unavailable
 
@@ -18,6 +21,14 @@ def test_where_there_is_no_shared_memory(tmp_path):
     assert unavailable(tmp_path / "none") == f"{tmp_path / 'none'} does not exist: no shared memory is mounted there"
     assert "is no tmpfs" in unavailable(tmp_path)
     assert "is no tmpfs but proc" in unavailable(Path("/proc"))
+
+
+def test_a_transfer_engine_over_it_is_unavailable_with_it(monkeypatch):
+    """With its reason; over another connector it runs."""
+    monkeypatch.setattr(shm_engine, "unavailable", lambda: "no shared memory")
+    with pytest.raises(Unavailable, match="no shared memory"):
+        ReferenceTransfer.build(EngineConfig("cpu", "cpu", {"connector": "shm"}, 0), VirtualClock())
+    ReferenceTransfer.build(EngineConfig("cpu", "cpu", {"connector": "memory"}, 0), VirtualClock()).close()
 
 
 def build(**options):

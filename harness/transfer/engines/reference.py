@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
+from harness.core.verdict import Unavailable
 from harness.transfer.engines.memory import MemoryConnectorEngine
 from harness.transfer.engines.shm import ShmConnectorEngine
 from harness.transfer.engines.tcp import TcpConnectorEngine
@@ -22,6 +23,9 @@ class ReferenceTransfer:
     def __init__(self, connector: str, clock: Clock, checked: bool = True) -> None:
         if connector not in CONNECTORS:
             raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
+        reason = CONNECTORS[connector].available()
+        if reason:
+            raise Unavailable(reason)
         self._clock, self._checked = clock, checked
         self._managers: list[TransferManager] = []
         self.lab = ReferenceLab(clock, ("copy", "store")) if isinstance(clock, VirtualClock) else None
@@ -35,7 +39,7 @@ class ReferenceTransfer:
 
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> ReferenceTransfer:
-        """ValueError for an option that it does not know."""
+        """ValueError for an option that it does not know; Unavailable where the connector that it names is."""
         unknown = set(config.options) - set(OPTIONS)
         if unknown:
             raise ValueError(f"transfer/reference: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")

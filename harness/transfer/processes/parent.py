@@ -14,7 +14,7 @@ from typing import Any
 from harness.core import faults
 from harness.core.blueprint import Blueprint
 from harness.core.guard import DEFAULT_DEADLINE
-from harness.core.verdict import ClaimBroken, DeadlineMissed
+from harness.core.verdict import ClaimBroken, DeadlineMissed, Unavailable
 from harness.transfer.processes import child
 from harness.transfer.processes.freight import packed, unpacked
 from harness.transfer.processes.line import Line, LineBroken
@@ -102,7 +102,7 @@ class Child:
     def call(self, target: int, name: str, *args: Any, **kwargs: Any) -> Any:
         """The result of a method of object number `target` there.
 
-        Raises what it raised: an exception of the same built-in type, else RemoteError. ChildDied if the process ends meanwhile,
+        Raises what it raised: Unavailable, or an exception of the same built-in type, else RemoteError. ChildDied if the process ends meanwhile,
         DeadlineMissed, with the child's stacks, if no answer comes in time; the child is gone after both.
         """
         return self.begin(target, name, *args, **kwargs).result()
@@ -255,6 +255,8 @@ class Child:
 def _rebuilt(kind: str, text: str, trace: str) -> Exception:
     """The exception as the protocol names it, with the traceback of the other process as its cause."""
     there = RemoteError(kind, text, trace)
+    if kind == Unavailable.__name__:
+        return Unavailable(text)
     for known in BUILTIN_ERRORS:
         if known.__name__ == kind:
             same = known(text)
