@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 NAME ?=
 ENGINE ?= $(shell printf '%s' '$(NAME)' | sed 's/-[0-9.]*$$//')
-EMBEDDED ?= */reference connector/memory connector/shm
+EMBEDDED ?= */reference connector/memory connector/shm connector/tcp
 # Of tests/. Starting workers that each import torch takes longer than the tests do.
 WORKERS ?= 0
 ARGS ?=
