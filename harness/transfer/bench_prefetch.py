@@ -46,7 +46,7 @@ class Hidden:
 
 def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 9) -> Hidden:
     """Measure one transfer engine, with a payload of about `size` bytes to `device`."""
-    profile = selection.spec.profiles["cpu"]
+    profile = next(p for p in selection.spec.profiles.values() if p.device == device.type)
     with ExitStack() as opened:
         engine = selection.spec.load().build(selection.config(profile, 0), SystemClock())
         opened.callback(engine.close)

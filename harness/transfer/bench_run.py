@@ -53,7 +53,8 @@ def run(registry: Registry, patterns: Sequence[str], sizes: Sequence[int], devic
 
 
 def _measure_hidden(report: Report, selection: Selection, device: torch.device) -> None:
-    why = selection.spec.why_unavailable(selection.spec.profiles["cpu"])
+    profile = next((p for p in selection.spec.profiles.values() if p.device == device.type), None)
+    why = f"it has no profile for {device}" if profile is None else selection.spec.why_unavailable(profile)
     if why:
         report.missing[selection.label] = why
         return

@@ -20,7 +20,7 @@ OPTIONS = ("checksum", "connector")
 class ReferenceTransfer:
     """Deploys reference managers. Its lab acts on all of them; there is one on a VirtualClock only."""
 
-    def __init__(self, connector: str, clock: Clock, checked: bool = True) -> None:
+    def __init__(self, connector: str, clock: Clock, checked: bool = True, device: str = "cpu") -> None:
         if connector not in CONNECTORS:
             raise ValueError(f"option connector = {connector!r}: this engine runs over {', '.join(CONNECTORS)}")
         reason = CONNECTORS[connector].available()
@@ -30,6 +30,8 @@ class ReferenceTransfer:
         self._managers: list[TransferManager] = []
         self.lab = ReferenceLab(clock, ("copy", "store")) if isinstance(clock, VirtualClock) else None
         options = {} if connector == "memory" else {"checksum": "on" if checked else "off"}
+        if connector == "shm" and device == "cuda":
+            options["pin"] = "on"
         self._connectors = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", options, 0), clock)
 
     @staticmethod
@@ -46,7 +48,7 @@ class ReferenceTransfer:
         checksum = config.options.get("checksum", "on")
         if checksum not in ("on", "off"):
             raise ValueError(f"transfer/reference: option checksum = {checksum!r}: write on or off")
-        return ReferenceTransfer(config.options.get("connector", "memory"), clock, checksum == "on")
+        return ReferenceTransfer(config.options.get("connector", "memory"), clock, checksum == "on", config.device)
 
     def deploy(self, topology: Topology | None, connector: Connector, config: TransferConfig) -> TransferManager:
         manager = TransferManager(topology, connector, config, self._clock, self.lab, self._checked)

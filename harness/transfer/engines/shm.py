@@ -9,14 +9,14 @@ from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
 from harness.transfer.reference.shm import DEFAULT_LIMIT, ShmConnector
 from harness.transfer.reference.shm_transport import unavailable
 
-OPTIONS = ("checksum", "limit")
+OPTIONS = ("checksum", "limit", "pin")
 
 
 class ShmConnectorEngine:
     """Makes shared-memory connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
 
-    def __init__(self, checksum: bool, limit: int, clock: Clock) -> None:
-        self._checksum, self._limit = checksum, limit
+    def __init__(self, checksum: bool, limit: int, pinned: bool, clock: Clock) -> None:
+        self._checksum, self._limit, self._pinned = checksum, limit, pinned
         self._made: list[ShmConnector] = []
         self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
 
@@ -32,15 +32,17 @@ class ShmConnectorEngine:
         if unknown:
             raise ValueError(f"connector/shm: unknown options {sorted(unknown)}; it has {', '.join(OPTIONS)}")
         checksum, limit = config.options.get("checksum", "on"), config.options.get("limit", str(DEFAULT_LIMIT))
-        if checksum not in ("on", "off"):
-            raise ValueError(f"connector/shm: option checksum = {checksum!r}; it is on or off")
+        pin = config.options.get("pin", "off")
+        for name, value in (("checksum", checksum), ("pin", pin)):
+            if value not in ("on", "off"):
+                raise ValueError(f"connector/shm: option {name} = {value!r}; it is on or off")
         if not limit.isdecimal():
             raise ValueError(f"connector/shm: option limit = {limit!r}; give bytes")
-        return ShmConnectorEngine(checksum == "on", int(limit), clock)
+        return ShmConnectorEngine(checksum == "on", int(limit), pin == "on", clock)
 
     def connector(self, address: str | None = None) -> Connector:
         """A peer of a transport of its own, or of the one that `address` names."""
-        made = ShmConnector(address, checksum=self._checksum, limit=self._limit, lab=self.lab)
+        made = ShmConnector(address, checksum=self._checksum, limit=self._limit, pinned=self._pinned, lab=self.lab)
         self._made.append(made)
         return made
 

@@ -32,7 +32,7 @@ DEFAULT_LIMIT, LARGEST_LIMIT = 4 << 30, 1 << 40
 class ShmConnector:
     """One peer of a transport (see `shm_transport`): what it puts lies in its own segments. Thread-safe.
 
-    `checksum`: make one over every payload put here, and verify what others made. `limit`: bytes of the largest payload. After `close`
+    `checksum`: make one over every payload put here, and verify what others made. `limit`: bytes of the largest payload. `pinned`: lock what is got for a card to read. After `close`
     nothing is found and a put is a ConnectionError. A forked child has no share in it: it joins by address, or raises RuntimeError.
     """
 
@@ -45,6 +45,7 @@ class ShmConnector:
         *,
         checksum: bool = True,
         limit: int = DEFAULT_LIMIT,
+        pinned: bool = False,
         lab: ConnectorLab | None = None,
         root: Path = ROOT,
     ) -> None:
@@ -54,7 +55,7 @@ class ShmConnector:
         self._pid = os.getpid()
         self._transport = Transport(address, root)
         self._slots, self._pool = Slots(self._transport), SegmentPool(self._transport.home)
-        self._mappings = Mappings()
+        self._mappings = Mappings(pinned)
         self._closed = False
         self.address = str(self._transport.path)
         _LIVE.add(self)
