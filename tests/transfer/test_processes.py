@@ -54,6 +54,10 @@ def is_gone(pid):
     return False
 
 
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def wait_until(condition, seconds=10.0):
     until = time.monotonic() + seconds
     while not condition():
@@ -175,7 +179,7 @@ def test_an_operation_that_is_not_reached_is_a_finding(start):
 def test_nothing_is_left_of_a_child_however_it_ends(start, monkeypatch):
     monkeypatch.setattr(parent, "GRACE", SHORT)
     start().child.close()  # the server that children are forked from has begun
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     ends = []
     for end in ("closed", "killed", "left a thread", "stopped", "busy"):
         awkward = start(AWKWARD)
@@ -192,7 +196,7 @@ def test_nothing_is_left_of_a_child_however_it_ends(start, monkeypatch):
         ends.append((end, is_gone(awkward.child.pid)))
 
     assert all(gone for _, gone in ends), ends
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 @pytest.mark.parametrize("state", ["stopped", "hanging", "idle"])

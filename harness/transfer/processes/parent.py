@@ -102,8 +102,8 @@ class Child:
     def call(self, target: int, name: str, *args: Any, **kwargs: Any) -> Any:
         """The result of a method of object number `target` there.
 
-        Raises what it raised: Unavailable, or an exception of the same built-in type, else RemoteError. ChildDied if the process ends meanwhile,
-        DeadlineMissed, with the child's stacks, if no answer comes in time; the child is gone after both.
+        Raises what it raised: Unavailable, an exception of the same built-in type, or else a RemoteError. ChildDied if the process ends
+        meanwhile; DeadlineMissed, with the child's stacks, if no answer comes in time. The child is gone after both.
         """
         return self.begin(target, name, *args, **kwargs).result()
 
