@@ -37,6 +37,7 @@ class Blueprint:
         if self.fault is None:
             yield
             return
+        self.spec().load()  # faults of a third party are registered by its own module
         with find_fault(self.fault).planted():
             yield
 
