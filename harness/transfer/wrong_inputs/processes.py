@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
-from harness.transfer.reference.shm import link_name
+from harness.transfer.reference.shm_slots import link_name
 from harness.transfer.reference.shm_transport import PEER, try_lock
 from harness.transfer.wrong_inputs.register import wrong_input
 
@@ -37,12 +37,12 @@ def first_key(original: Any, connector: Any, from_stage: str, to_stage: str, key
 
 @wrong_input(
     "connector/never-freed",
-    "shm:ShmConnector._unlink_if",
+    "shm_slots:Slots.free_if",
     "connector.processes.freed",
     "connector.processes.receiver_killed",
     engine=SHM,
 )
-def never_freed(original: Any, connector: Any, slot: Any, freed: Any) -> None:
+def never_freed(original: Any, slots: Any, slot: Any, frees: Any) -> None:
     """What a peer is done with, or discards, stays."""
 
 
@@ -67,14 +67,14 @@ def dead_peer_blocks(original: Any, transport: Any) -> Any:
 
 @wrong_input(
     "connector/payloads-outlive-all",
-    "shm:ShmConnector._link",
+    "shm_slots:Slots._link",
     "connector.processes.both_restarted",
     "connector.processes.nothing_left",
     engine=SHM,
 )
-def payloads_outlive_all(original: Any, connector: Any, slot: bytes) -> Any:
+def payloads_outlive_all(original: Any, slots: Any, slot: bytes) -> Any:
     """Payloads are found beside the transports, where they outlive whoever put them."""
-    return connector._transport.path.with_name(f"assay-left-{link_name(slot)}")
+    return slots._transport.path.with_name(f"assay-left-{link_name(slot)}")
 
 
 @wrong_input("connector/never-swept", "shm_transport:remove_abandoned", "connector.processes.nothing_left", engine=SHM)
@@ -92,8 +92,8 @@ def crossed_last_row(original: Any, codec: Any, *arguments: Any) -> KVPayload:
     return KVPayload(payload.keys, (*payload.values[:-1], last))
 
 
-@wrong_input("transfer/peer-never-freed", "shm:ShmConnector._unlink_if", "transfer.processes.freed")
-def peer_never_freed(original: Any, connector: Any, slot: Any, freed: Any) -> None:
+@wrong_input("transfer/peer-never-freed", "shm_slots:Slots.free_if", "transfer.processes.freed")
+def peer_never_freed(original: Any, slots: Any, slot: Any, frees: Any) -> None:
     """What the other process is done with stays."""
 
 
@@ -123,10 +123,10 @@ def transfer_dead_peer_blocks(original: Any, transport: Any) -> Any:
 
 @wrong_input(
     "transfer/caches-outlive-all",
-    "shm:ShmConnector._link",
+    "shm_slots:Slots._link",
     "transfer.processes.both_restarted",
     "transfer.processes.nothing_left",
 )
-def caches_outlive_all(original: Any, connector: Any, slot: bytes) -> Any:
+def caches_outlive_all(original: Any, slots: Any, slot: bytes) -> Any:
     """Caches are found beside the transports, where they outlive whoever sent them."""
-    return payloads_outlive_all(original, connector, slot)
+    return payloads_outlive_all(original, slots, slot)
