@@ -12,7 +12,7 @@ from harness.core.claims import claim
 from harness.core.guard import call
 from harness.core.judge import Judge
 from harness.core.verdict import EngineRaised
-from harness.transfer.processes import Kept
+from harness.transfer.processes import Kept, Pending
 from harness.transfer.protocol import Delivery, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload, expected_rows
 from markers import register_ci
@@ -180,16 +180,31 @@ def test_failure_told(requests: MakeRequests, judge: Judge) -> None:
         world.check(delivery, "r2", 0, f"the next request on rank {rank}")
 
 
-@claim("transfer.world.rank_dies", source="vllm#50754, nixl#2047: a peer that is gone is waited for")
+@claim("transfer.world.leader_dies", source="vllm#50754, nixl#2047: a peer that is gone is waited for")
 @requires(Transfer.DISTRIBUTE)
-def test_rank_dies(requests: MakeRequests, judge: Judge) -> None:
-    """When a leader dies while its followers wait for it, each is told by an error or a failure, and a new world delivers."""
-    world = requests(hsdp(4))
+def test_leader_dies(requests: MakeRequests, judge: Judge) -> None:
+    """When a leader dies while its follower waits for it, the follower is told by an error or a failure, and a new world delivers."""
+    check_survivors(requests(hsdp(2)), judge)
+
+    renewed = requests(hsdp(2))
+    renewed.send("r3")
+    for rank, delivery in enumerate(renewed.stage.distribute("r3", [[delivery] for delivery in renewed.pull("r3")])):
+        renewed.check(delivery, "r3", 0, f"rank {rank} of the new world")
+
+
+@claim("transfer.world.leader_dies_far", source="vllm#50754, nixl#2047: a peer that is gone is waited for")
+@requires(Transfer.DISTRIBUTE)
+def test_leader_dies_far(requests: MakeRequests, judge: Judge) -> None:
+    """When a leader dies, a follower that is given its bytes by another follower is told too, and not left to wait for that one."""
+    check_survivors(requests(hsdp(4)), judge)
+
+
+def check_survivors(world: Requests, judge: Judge) -> None:
+    """Deliver once; then the leader dies before it says a word, and every follower's call ends in time, without a payload."""
+    __tracebackhide__ = True
     world.send("r1")
     for rank, delivery in enumerate(world.stage.distribute("r1", [[delivery] for delivery in world.pull("r1")])):
         world.check(delivery, "r1", 0, f"rank {rank} while all live")
-
-    # Dead before it says a word, and found out by ranks that may not even be connected with it.
     managers, roles = world.stage.world.managers, world.stage.roles
     followers = [rank for rank, role in enumerate(roles) if role is ReceiveRole.FOLLOWER]
     waiting = [managers[rank].begin("distribute", "r2", ()) for rank in followers]
@@ -199,13 +214,8 @@ def test_rank_dies(requests: MakeRequests, judge: Judge) -> None:
     for rank, pending in zip(followers, waiting, strict=True):
         check_told(judge, pending, rank)
 
-    renewed = requests(hsdp(2))
-    renewed.send("r2")
-    for rank, delivery in enumerate(renewed.stage.distribute("r2", [[delivery] for delivery in renewed.pull("r2")])):
-        renewed.check(delivery, "r2", 0, f"rank {rank} of the new world")
 
-
-def check_told(judge: Judge, pending: object, rank: int) -> None:
+def check_told(judge: Judge, pending: Pending, rank: int) -> None:
     """The rank's call ended, in time, without a payload."""
     __tracebackhide__ = True
     try:

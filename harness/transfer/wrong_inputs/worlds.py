@@ -50,7 +50,7 @@ def reason_kept_back(original: Any, cls: Any, request_id: str, deliveries: Seque
     return original(cls, request_id, [replace(d, reason="") for d in deliveries])
 
 
-@wrong_input("transfer/lost-group-is-hit", "distribute:Distributor._follow", "transfer.world.rank_dies")
+@wrong_input("transfer/lost-group-is-hit", "distribute:Distributor._follow", "transfer.world.leader_dies", "transfer.world.leader_dies_far")
 def lost_group_is_hit(original: Any, distributor: Any, request_id: str, deliveries: Sequence[Delivery]) -> Delivery:
     """A follower that lost its leader goes on with an empty payload."""
     try:
