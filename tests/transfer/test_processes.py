@@ -255,6 +255,19 @@ def test_what_is_the_engines_own_stays_behind():
     assert torch.equal(got.payload.keys[0], rows[0])
 
 
+def test_memory_of_new_names_is_counted_as_it_is_touched(tmp_path):
+    (tmp_path / "old").write_bytes(bytes(1 << 16))
+    left = Leftovers(tmp_path)
+    with (tmp_path / "new").open("wb") as file:
+        file.truncate(1 << 20)
+        assert left.allocated() == 0
+        file.write(b"x" * (1 << 16))
+        file.flush()
+        os.fsync(file.fileno())
+
+    assert 1 << 16 <= left.allocated() < 1 << 20
+
+
 def test_leftovers_are_new_names_that_nobody_uses(tmp_path):
     (tmp_path / "old").touch()
     left = Leftovers(tmp_path)

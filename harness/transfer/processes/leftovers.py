@@ -10,6 +10,9 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
 
+_BLOCK = 512
+"""Bytes of a block as stat(2) counts them."""
+
 PATIENCE = 1.0
 """Seconds in which a name may still go: other runs on this machine put and free segments too, and theirs are nobody's for a moment."""
 
@@ -24,6 +27,14 @@ class Leftovers:
     def new(self) -> set[str]:
         """Names that were not there."""
         return self._listing() - self._before
+
+    def allocated(self) -> int:
+        """Bytes of memory behind the new names: of a file that is being written, those that have been touched."""
+        total = 0
+        for name in self.new():
+            with suppress(OSError):  # gone meanwhile
+                total += (self._root / name).stat().st_blocks * _BLOCK
+        return total
 
     def abandoned(self, own: Iterable[str] = ()) -> list[str]:
         """New names that no process has open or mapped: those with one of `own` in them, and others if they do not go within PATIENCE."""
