@@ -73,6 +73,8 @@ class Transfer(str, Enum):
     """A payload can be received into the pages of the receiver's own cache."""
     DEVICE_TO_DEVICE = "device_to_device"
     """Between stages on one card, over a connector that carries device memory, a payload does not visit the host."""
+    PROCESSES = "processes"
+    """Sender and receiver may be two processes, over the connector that the engine was built with."""
     MEMORY_FLOOR = "memory_floor"
     """No prefetch goes to a device of which less than a configured share is free."""
 

@@ -12,9 +12,11 @@ from harness.transfer.wrong_inputs import (
     layouts,
     opt_in_and_prefetch,
     payload,
+    processes,
     role,
     schedule,
     shm,
+    worlds,
 )
 
 __all__ = [
@@ -26,7 +28,9 @@ __all__ = [
     "layouts",
     "opt_in_and_prefetch",
     "payload",
+    "processes",
     "role",
     "schedule",
     "shm",
+    "worlds",
 ]

@@ -32,7 +32,14 @@ def short_hash(original: Any, slot: bytes) -> str:
     return original(slot)[:2]
 
 
-@wrong_input("connector/published-first", "shm:ShmConnector._fill", "connector.store.unfinished", "connector.store.replacing", engine=SHM)
+@wrong_input(
+    "connector/published-first",
+    "shm:ShmConnector._fill",
+    "connector.store.unfinished",
+    "connector.store.replacing",
+    "connector.processes.sender_killed_inside_put",
+    engine=SHM,
+)
 def published_first(original: Any, connector: Any, segment: Any, slot: bytes, view: memoryview, readers: int) -> None:
     """A segment is published with its header, and filled then."""
     header = Header(slot, len(view), None, connector._transport.peer, segment.number, segment.incarnation, segment.uses)
