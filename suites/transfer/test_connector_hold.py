@@ -55,6 +55,20 @@ def test_readers(carrier: Connector, judge: Judge, seed: int) -> None:
     judge.equal(dict(carrier.usage()), before, "what the connector holds when all are done")
 
 
+@claim("connector.hold.named_readers", source="protocol: saying it twice of one payload counts once")
+@requires(ConnectorCap.READERS)
+def test_named_readers(carrier: Connector, judge: Judge, seed: int) -> None:
+    """A reader that says twice that it is done counts once, and counts anew for the next payload under the key."""
+    for use in (0, 1):
+        data = payload(seed + use)
+        _, _, handle = carrier.put(*SLOT, data, 2)
+        for _ in (1, 2, 3):
+            carrier.done(*SLOT, handle, "first")
+        check_payload(judge, carrier.get(*SLOT, handle), data, f"payload {use} after one of two readers was done")
+        carrier.done(*SLOT, handle, "second")
+        judge.equal(carrier.get(*SLOT, handle), None, f"payload {use} after both readers were done")
+
+
 @claim("connector.hold.done", source="vllm-omni#4414: what was read and is never freed")
 def test_done(carrier: Connector, judge: Judge, seed: int) -> None:
     """A payload that has one reader is freed when that one is done; being done with nothing does nothing."""

@@ -229,3 +229,4 @@ def test_foreground_takes_over(boundary: MakeBoundary, judge: Judge) -> None:
 
     judge.equal(stage.futures(), 0, "prefetches tracked after the receive")
     stage.check_nothing(stage.receiver.consume("request"), Outcome.MISS, "request")
+    stage.settle()

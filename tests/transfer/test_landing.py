@@ -176,7 +176,8 @@ def test_bytes_reach_a_device_through_staging(monkeypatch, pinned, size):
     copy, device = DeviceCopy(), torch.device("cuda", 0)
     for seed in (1, 2):
         data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-        landed = copy.to(data.pin_memory() if pinned else data, device)
+        with copy.beside(device):
+            landed = copy.to(data.pin_memory() if pinned else data, device)
         assert landed.is_cuda
         assert torch.equal(landed.cpu(), data)
 

@@ -199,6 +199,6 @@ def test_the_oracle_notices_a_row_in_the_wrong_place(layout):
     want = received_by_hand(layout, target, source, 0, 10)
     assert not untouched(want, received_by_hand(layout, target, source, 0, 9))
     assert not untouched(want, received_by_hand(layout, target, source, 1, 10))
-    assert not holds(
-        layout, source, TABLE, KVPayload((row(layout, source, 0, 0, TABLE, 1)[None],), (row(layout, source, 0, 1, TABLE, 0)[None],))
-    )
+    keys, values = row(layout, source, 0, 0, TABLE, 0)[None], row(layout, source, 0, 1, TABLE, 0)[None]
+    assert holds(layout, source, TABLE, KVPayload((keys,), (values,)))
+    assert not holds(layout, source, TABLE, KVPayload((row(layout, source, 0, 0, TABLE, 1)[None],), (values,)))

@@ -6,7 +6,7 @@ import pytest
 
 from harness.transfer.reference import shm_header
 from harness.transfer.reference.errors import PayloadError
-from harness.transfer.reference.shm_header import PAGE, SLOT_LIMIT, Header, read_header, read_readers, slot_text, write_readers
+from harness.transfer.reference.shm_header import PAGE, SLOT_LIMIT, Header, Readers, read_header, read_readers, slot_text, write_readers
 
 SLOT = slot_text("0", "1", "schlüssel")
 HEADER = Header(SLOT, 100, 0x1234, 3, 7, bytes(range(16)), 5)
@@ -39,7 +39,7 @@ def test_what_was_packed_is_read(segment):
     """All of it, and the readers."""
     fd = segment(SEGMENT)
     assert read_header(fd) == HEADER
-    assert read_readers(fd) == 2
+    assert read_readers(fd) == Readers(2)
 
 
 def test_no_checksum_is_not_a_checksum_of_zero(segment):
@@ -68,8 +68,10 @@ def test_the_count_of_readers_is_checked(segment, at):
 def test_the_count_of_readers_can_change(segment):
     """Nothing else does."""
     fd = segment(SEGMENT)
-    write_readers(fd, 1)
-    assert read_readers(fd) == 1
+    left = Readers(3).without("one").without("one").without("")
+    write_readers(fd, left)
+    assert read_readers(fd) == left
+    assert (left.left, len(left.done)) == (1, 1)
     assert read_header(fd) == HEADER
 
 

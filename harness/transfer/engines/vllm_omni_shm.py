@@ -45,8 +45,10 @@ class VllmOmniSharedMemory:
         """ValueError for any option. The clock is not needed: no call waits."""
         if config.options:
             raise ValueError(f"connector/vllm-omni-shm: unknown options {sorted(config.options)}; it has none")
-        # vLLM reads it while it is imported.
+        # vLLM reads it while it is imported; that takes longer than any call of a connector may, so it is done here.
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        import vllm_omni.distributed.omni_connectors.factory  # noqa: F401
+
         return VllmOmniSharedMemory()
 
     def connector(self, address: str | None = None) -> Connector:
@@ -61,8 +63,11 @@ class VllmOmniSharedMemory:
         return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
 
     def close(self) -> None:
+        """Also removes what the engine leaves for good: a segment and a lock file for each key that it cannot carry."""
         for made in self._made:
             made.close()
+        for path in (path for made in self._made for path in SHM.glob(f"*{made.address}*")):
+            path.unlink(missing_ok=True)
         self._made.clear()
 
 
@@ -88,11 +93,10 @@ class SharedMemory:
         """The engine logs what went wrong and says False."""
         if readers != 1:
             raise NotImplementedError("vllm-omni-shm: a payload has one reader")
-        name = self.address + key
+        name, size = self.address + key, len(byte_view(data))  # the engine carries any object, the protocol bytes alone
         ok, _, handle = self._native.put(from_stage, to_stage, name, data)
         if not ok:
             return False, 0, None
-        size = len(byte_view(data))
         with self._lock:
             self._put[name] = size
         return True, size, handle

@@ -40,8 +40,9 @@ class PayloadCodec:
         self._check_owner(request_id, metadata)
         self._check_layout(tensors, (piece or self._whole()).count)
         self._check_piece(metadata, piece or self._whole())
-        ordered = self._in_order(tensors)
-        return self._payload(ordered), metadata
+        payload = self._payload(self._in_order(tensors))
+        self._check_length(metadata, payload)
+        return payload, metadata
 
     def _whole(self) -> Piece:
         return Piece(0, 0, 0, 0, self._layout.heads)
@@ -78,6 +79,11 @@ class PayloadCodec:
             raise PayloadError(f"payload from rank {ranks[0]} to rank {ranks[1]} came for {piece.source_rank} to {piece.target_rank}")
         if not isinstance(metadata.get("seq_len"), int):
             raise PayloadError(f"payload says seq_len = {metadata.get('seq_len')!r}")
+
+    def _check_length(self, metadata: Mapping[str, Any], payload: KVPayload) -> None:
+        rows = len(payload.keys[0])
+        if rows > metadata["seq_len"]:
+            raise PayloadError(f"payload holds {rows} tokens and says seq_len = {metadata['seq_len']}")
 
     def _check_layout(self, tensors: Sequence[WireTensor], heads: int) -> None:
         """Every layer's key and value, once, with as many heads as were asked for, the head_dim and dtype of this stage, as many tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -82,19 +83,35 @@ class DeviceCopy:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
         self._staging: list[tuple[torch.Tensor, torch.cuda.Event]] = []
 
-    def to(self, data: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """uint8[n] on `device`, all of it there on return. Pinned memory and other devices are read directly, pageable memory staged."""
+    @contextmanager
+    def beside(self, device: torch.device | None) -> Iterator[None]:
+        """Inside, work on the card goes to the side stream; it has ended when the block is left. Nothing happens for a host.
+
+        Beside the default stream, so that a prefetch does not queue behind the request that computes now.
+        """
+        if device is None or device.type != "cuda":
+            yield
+            return
         stream = self._streams.get(device)
         if stream is None:
             stream = self._streams[device] = torch.cuda.Stream(device)
-        # Beside the default stream, so that a prefetch does not queue behind the request that computes now.
-        with torch.cuda.stream(stream):
-            landed = torch.empty(len(data), dtype=torch.uint8, device=device)
-            if data.is_cuda or data.is_pinned():
-                landed.copy_(data, non_blocking=True)
-            else:
-                self._staged(landed, data)
-        stream.synchronize()
+        try:
+            with torch.cuda.stream(stream):
+                yield
+        finally:
+            # Also after an error: what is copied from may be freed next.
+            stream.synchronize()
+
+    def to(self, data: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """uint8[n] on `device`, all of it there when `beside` is left; call it inside.
+
+        Pinned memory and other devices are read directly, pageable memory is staged.
+        """
+        landed = torch.empty(len(data), dtype=torch.uint8, device=device)
+        if data.is_cuda or data.is_pinned():
+            landed.copy_(data, non_blocking=True)
+        else:
+            self._staged(landed, data)
         return landed
 
     def _staged(self, landed: torch.Tensor, data: torch.Tensor) -> None:
@@ -111,11 +128,15 @@ class DeviceCopy:
 
 
 def record_use(payload: KVPayload) -> None:
-    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon."""
-    for tensor in _tensors(payload):
-        if tensor.is_cuda:
+    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon.
+
+    Once for each piece of memory: a payload's tensors are views of what landed.
+    """
+    recorded: set[int] = set()
+    for tensor in (*payload.keys, *payload.values):
+        if tensor is None or not tensor.is_cuda:
+            continue
+        memory = tensor.untyped_storage().data_ptr()
+        if memory not in recorded:
+            recorded.add(memory)
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
-
-
-def _tensors(payload: KVPayload) -> Iterator[torch.Tensor]:
-    return (tensor for tensor in (*payload.keys, *payload.values) if tensor is not None)

@@ -68,20 +68,22 @@ class Receiver:
         return found
 
     def _load(self, order: Order, found: Sequence[Found]) -> tuple[KVPayload, Mapping[str, Any]]:
-        land = self._land(order, sum(shard.size for shard in found))
+        target = order.into.kv[0][0].device if order.into is not None else order.device
+        on_card = target is not None and target.type == "cuda"
+        land = self._land(order, target if on_card else None, sum(shard.size for shard in found))
         if self._lab is not None:
             self._lab.enter("copy")
-        parts = [self._codec.decode(order.request_id, shard.data, land, shard.shard.piece) for shard in found]
-        lengths = {(len(payload.keys[0]), metadata["seq_len"]) for payload, metadata in parts}
-        if len(lengths) != 1:
-            raise PayloadError(f"the shards of request {order.request_id!r} hold different (tokens, seq_len): {sorted(lengths)}")
-        return self._joined([payload for payload, _ in parts]), parts[0][1]
+        with self._device_copy.beside(target if on_card else _card_of(found)):
+            parts = [self._codec.decode(order.request_id, shard.data, land, shard.shard.piece) for shard in found]
+            lengths = {(len(payload.keys[0]), metadata["seq_len"]) for payload, metadata in parts}
+            if len(lengths) != 1:
+                raise PayloadError(f"the shards of request {order.request_id!r} hold different (tokens, seq_len): {sorted(lengths)}")
+            return self._joined([payload for payload, _ in parts]), parts[0][1]
 
-    def _land(self, order: Order, size: int) -> Land:
+    def _land(self, order: Order, card: torch.device | None, size: int) -> Land:
         """How the bytes leave the connector's memory: for pages of this host not at all, the rows are copied from where they lie."""
-        target = order.into.kv[0][0].device if order.into is not None else order.device
-        if target is not None and target.type == "cuda":
-            return lambda body: self._device_copy.to(body, target)
+        if card is not None:
+            return lambda body: self._device_copy.to(body, card)
         if order.into is not None:
             return lambda body: body.cpu()
         return _HostLanding(order.berth.take(size))
@@ -130,6 +132,12 @@ class _HostLanding:
         place = self._buffer[self._used : self._used + len(body)]
         self._used += -(-len(body) // 64) * 64
         return place.copy_(body)
+
+
+def _card_of(found: Sequence[Found]) -> torch.device | None:
+    """The card that a payload lies on."""
+    data = found[0].data
+    return data.device if isinstance(data, torch.Tensor) and data.is_cuda else None
 
 
 def _beside(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:

@@ -32,8 +32,9 @@ DEFAULT_LIMIT, LARGEST_LIMIT = 4 << 30, 1 << 40
 class ShmConnector:
     """One peer of a transport (see `shm_transport`): what it puts lies in its own segments. Thread-safe.
 
-    `checksum`: make one over every payload put here, and verify what others made. `limit`: bytes of the largest payload. `pinned`: lock what is got for a card to read. After `close`
-    nothing is found and a put is a ConnectionError. A forked child has no share in it: it joins by address, or raises RuntimeError.
+    `checksum`: make one over every payload put here, and verify what others made. `limit`: bytes of the largest payload. `pinned`: lock
+    what is got for a card to read. After `close` nothing is found and a put is a ConnectionError. A forked child has no share in it: it
+    joins by address, or raises RuntimeError.
     """
 
     endpoint: Endpoint | None = None
@@ -106,7 +107,7 @@ class ShmConnector:
         """PayloadError where the header, and so the count of readers, is damaged: only a discard frees that."""
         slot = slot_text(from_stage, to_stage, key)
         if self._open():
-            self._slots.free_if(slot, lambda fd: read_header(fd).slot == slot and self._is_last(fd))
+            self._slots.free_if(slot, lambda fd: read_header(fd).slot == slot and self._is_last(fd, reader))
 
     def discard(self, from_stage: str, to_stage: str, key: str, handle: Any = None) -> None:
         """One with a damaged header too."""
@@ -168,12 +169,12 @@ class ShmConnector:
         if self._lab and self._lab.takes("damage") and len(view):
             segment.flip_bit(start + half)
 
-    def _is_last(self, fd: int) -> bool:
+    def _is_last(self, fd: int, reader: str) -> bool:
         """Count one reader down."""
-        left = read_readers(fd) - 1
-        if left:
-            write_readers(fd, left)
-        return not left
+        readers = read_readers(fd).without(reader)
+        if readers.left:
+            write_readers(fd, readers)
+        return not readers.left
 
 
 _LIVE: weakref.WeakSet[ShmConnector] = weakref.WeakSet()

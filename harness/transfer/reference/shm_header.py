@@ -1,9 +1,9 @@
 """The header of a shared-memory segment: what lies in it, for whom, and whose segment it is.
 
-    fixed part | readers left (4), their complement (4) | slot, JSON | payload, at a multiple of PAGE
+    fixed part | readers left (4), names of those done, their checksum (8) | slot, JSON | payload, at a multiple of PAGE
 
-The header's own checksum covers the fixed part and the slot. The count of readers changes after publication, by itself, so it carries
-its complement instead.
+The header's own checksum covers the fixed part and the slot. What is said of the readers changes after publication, by itself, so it has
+one of its own.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ SLOT_LIMIT = 64 << 10
 
 _FIXED = struct.Struct("<8sIIQQQII16sI")
 _SUM = struct.Struct("<Q")
-_READERS = struct.Struct("<II")
 _CHECKED = 1
 """The one flag: the payload carries a checksum."""
-_ALL_ONES = 0xFFFFFFFF
-READERS_LIMIT = _ALL_ONES
+READERS_LIMIT = 64
+"""Readers of one payload: as many names find room in a header."""
+_NAME = 8
+"""Bytes of a reader's name, which is a hash of what it calls itself; zeros for one that has none."""
+_READERS = struct.Struct(f"<I{READERS_LIMIT * _NAME}sQ")
 
 
 def slot_text(from_stage: str, to_stage: str, key: str) -> bytes:
@@ -71,7 +73,7 @@ class Header:
 
     def pack(self, readers: int) -> bytes:
         """As it stands at the start of a segment."""
-        return self._fixed() + _SUM.pack(self._sum()) + _READERS.pack(readers, readers ^ _ALL_ONES) + self.slot
+        return self._fixed() + _SUM.pack(self._sum()) + Readers(readers).pack() + self.slot
 
     def check(self, data: Buffer) -> None:
         """PayloadError unless the bytes are those that the checksum was made of."""
@@ -103,6 +105,26 @@ class Header:
         return f"payload of {self.size} bytes in segment {self.peer}/{self.number}"
 
 
+@dataclass(frozen=True)
+class Readers:
+    """How many readers are not done with a payload, and the names of those that are and have one."""
+
+    left: int
+    done: tuple[bytes, ...] = ()
+
+    def without(self, reader: str) -> Readers:
+        """Once that reader has said that it is done; one that has a name counts once."""
+        if not reader:
+            return Readers(self.left - 1, self.done)
+        name = xxhash.xxh3_64_digest(reader.encode())
+        return self if name in self.done else Readers(self.left - 1, (*self.done, name))
+
+    def pack(self) -> bytes:
+        names = b"".join(self.done).ljust(READERS_LIMIT * _NAME, b"\0")
+        check = xxhash.xxh3_64_intdigest(struct.pack("<I", self.left) + names)
+        return _READERS.pack(self.left, names, check)
+
+
 _SLOT_AT = _FIXED.size + _SUM.size + _READERS.size
 _READERS_AT = _FIXED.size + _SUM.size
 
@@ -126,7 +148,8 @@ def read_header(fd: int) -> Header:
         raise PayloadError(f"segment header with unknown flags {flags:#x}")
     if slot_size > SLOT_LIMIT:
         raise PayloadError(f"segment header says {slot_size} bytes of slot; at most {SLOT_LIMIT} are read")
-    slot = os.pread(fd, slot_size, _SLOT_AT)
+    end = _SLOT_AT + slot_size
+    slot = start[_SLOT_AT:end] if end <= len(start) else os.pread(fd, slot_size, _SLOT_AT)
     header = Header(slot, size, checksum if flags & _CHECKED else None, peer, number, incarnation, generation)
     (header_sum,) = _SUM.unpack_from(start, _FIXED.size)
     if len(slot) != slot_size or header_sum != header._sum():
@@ -137,14 +160,17 @@ def read_header(fd: int) -> Header:
     return header
 
 
-def read_readers(fd: int) -> int:
-    """How many readers are not done yet. PayloadError where the count is damaged."""
-    count, complement = _READERS.unpack(os.pread(fd, _READERS.size, _READERS_AT))
-    if count ^ complement != _ALL_ONES or count < 1:
-        raise PayloadError(f"segment header counts {count} readers, with complement {complement:#x}: it changed in shared memory")
-    return count
+def read_readers(fd: int) -> Readers:
+    """Who is not done yet. PayloadError where that is damaged."""
+    content = os.pread(fd, _READERS.size, _READERS_AT)
+    left, names, _ = _READERS.unpack(content)
+    done = [names[at : at + _NAME] for at in range(0, len(names), _NAME)] if any(names) else []
+    readers = Readers(left, tuple(name for name in done if any(name)))
+    if readers.pack() != content or left < 1:
+        raise PayloadError(f"segment header counts {left} readers, and its check does not fit: it changed in shared memory")
+    return readers
 
 
-def write_readers(fd: int, count: int) -> None:
+def write_readers(fd: int, readers: Readers) -> None:
     """Under the transport's guard only."""
-    os.pwrite(fd, _READERS.pack(count, count ^ _ALL_ONES), _READERS_AT)
+    os.pwrite(fd, readers.pack(), _READERS_AT)

@@ -14,6 +14,7 @@ from harness.transfer.wrong_inputs import (
     payload,
     processes,
     role,
+    schedule,
     shm,
     worlds,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "payload",
     "processes",
     "role",
+    "schedule",
     "shm",
     "worlds",
 ]

@@ -138,3 +138,9 @@ def no_reader(original: Any, connector: Any, from_stage: str, to_stage: str, key
 def any_tensor(original: Any, connector: Any, data: Any) -> bytes:
     """Whatever tensor comes is carried as its bytes, dtype and shape forgotten."""
     return original(connector, data.contiguous().view(-1).view(torch.uint8) if isinstance(data, torch.Tensor) else data)
+
+
+@wrong_input("connector/names-ignored", "memory:MemoryConnector.done", "connector.hold.named_readers", engine=MEMORY)
+def names_ignored(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
+    """A reader that says twice that it is done counts as two."""
+    original(connector, from_stage, to_stage, key, handle)

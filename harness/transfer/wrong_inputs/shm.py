@@ -59,13 +59,13 @@ def readers_unlocked(original: Any, slots: Any, slot: bytes) -> int | None:
 
 
 @wrong_input("connector/one-reader-enough", "shm:ShmConnector._is_last", "connector.hold.readers", engine=SHM)
-def one_reader_enough(original: Any, connector: Any, fd: int) -> bool:
+def one_reader_enough(original: Any, connector: Any, fd: int, reader: str) -> bool:
     """The first reader that is done is taken for the last."""
     return True
 
 
 @wrong_input("connector/reader-uncounted", "shm:ShmConnector._is_last", "connector.hold.readers", "connector.hold.done", engine=SHM)
-def reader_uncounted(original: Any, connector: Any, fd: int) -> bool:
+def reader_uncounted(original: Any, connector: Any, fd: int, reader: str) -> bool:
     """No reader is the last."""
     return False
 
