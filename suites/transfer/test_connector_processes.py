@@ -174,6 +174,7 @@ def test_both_restarted(two_processes: MakePair, judge: Judge, seed: int) -> Non
     pair = two_processes()
     _, _, old = pair.sender.connector.put(*SLOT, Drawn(seed, 1000))
     check_payload(judge, pair.receiver.connector.get(*SLOT, old), Drawn(seed, 1000).tensor(), "payload before the restart")
+    pair.sender.connector.put(*SLOT, Drawn(seed, 1000))  # once more: a get may have taken the first away
     pair.restart_both()
 
     check_nothing(judge, get_or_error(pair.receiver.connector, SLOT, pair.sender.endpoint), "what get says before anything is put anew")

@@ -35,8 +35,8 @@ def test_as_many_blocks_as_the_tokens_need(seq_len, blocks):
         ({"heads": 0}, "layers, heads and head_dim are at least 1"),
         ({"head_dim": 0}, "layers, heads and head_dim are at least 1"),
         ({"many_layers": 10}, "many_layers at least 11"),
-        ({"receive_timeout": 0.0}, "receive_timeout = 0.0: give seconds above 0"),
-        ({"receive_timeout": float("nan")}, "receive_timeout = nan: give seconds above 0"),
+        ({"receive_timeout": 0.0}, "receive_timeout = 0.0, schedule_timeout = 0.1: give seconds above 0"),
+        ({"receive_timeout": float("nan")}, "receive_timeout = nan, schedule_timeout = 0.1: give seconds above 0"),
     ],
     ids=str,
 )
