@@ -20,12 +20,8 @@ SHM = Path("/dev/shm")
 
 def put(name: str, ready: multiprocessing.Event) -> None:
     """The sender's first life."""
-<<<<<<< HEAD
-    SharedMemoryConnector({}).put("0", "1", name, b"old" * 1000)
-=======
     connector = SharedMemoryConnector({})
     connector.put("0", "1", name, b"old" * 1000)
->>>>>>> proc
     ready.set()
     multiprocessing.Event().wait()
 
