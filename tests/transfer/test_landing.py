@@ -6,7 +6,7 @@ import torch
 from harness.core.clock import TICK, VirtualClock
 from harness.core.spec import EngineConfig
 from harness.transfer.engines.reference import ReferenceTransfer
-from harness.transfer.protocol import KVPayload, Outcome, TransferConfig
+from harness.transfer.protocol import Delivery, KVPayload, Outcome, TransferConfig
 from harness.transfer.reference import landing as module
 from harness.transfer.reference.landing import Berth, DeviceCopy, LandingPool, record_use
 from harness.transfer.workload import Workload, expected_rows
@@ -162,9 +162,9 @@ def test_a_failed_transfers_buffer_is_used_again(stage, lands, how):
 
 
 def test_a_host_payload_needs_no_stream():
-    """Its use is recorded nowhere, with or without CUDA; a layer that an engine did not give is passed over."""
+    """Its use is recorded nowhere, with or without CUDA."""
     payload = KVPayload((torch.ones(1, 4, 8), None), (torch.ones(1, 4, 8), None))
-    record_use(payload)
+    record_use(Delivery(Outcome.HIT, payload))
 
 
 @needs_cuda

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from harness.transfer.protocol import KVPayload
+from harness.transfer.protocol import Delivery
 
 CHUNK = 8 << 20
 """Bytes of pinned memory through which pageable bytes go to a device at a time; there are two such buffers a thread."""
@@ -82,6 +82,8 @@ class DeviceCopy:
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
         self._staging: list[tuple[torch.Tensor, torch.cuda.Event]] = []
+        self.landed: list[torch.Tensor] = []
+        """What `to` made since `beside` was entered."""
 
     @contextmanager
     def beside(self, device: torch.device | None) -> Iterator[None]:
@@ -89,6 +91,7 @@ class DeviceCopy:
 
         Beside the default stream, so that a prefetch does not queue behind the request that computes now.
         """
+        self.landed = []
         if device is None or device.type != "cuda":
             yield
             return
@@ -112,6 +115,7 @@ class DeviceCopy:
             landed.copy_(data, non_blocking=True)
         else:
             self._staged(landed, data)
+        self.landed.append(landed)
         return landed
 
     def _staged(self, landed: torch.Tensor, data: torch.Tensor) -> None:
@@ -127,16 +131,10 @@ class DeviceCopy:
             copied.record()
 
 
-def record_use(payload: KVPayload) -> None:
+def record_use(delivery: Delivery) -> None:
     """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon.
 
-    Once for each piece of memory: a payload's tensors are views of what landed.
+    Of what landed whole, not of each view of it: a request waits for this.
     """
-    recorded: set[int] = set()
-    for tensor in (*payload.keys, *payload.values):
-        if tensor is None or not tensor.is_cuda:
-            continue
-        memory = tensor.untyped_storage().data_ptr()
-        if memory not in recorded:
-            recorded.add(memory)
-            tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    for tensor in delivery.native or ():
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))

@@ -145,7 +145,7 @@ class TransferManager:
         """The request's `past_key_values`, safe to use on the current CUDA stream. ValueError for anything but a HIT."""
         if delivery.outcome is not Outcome.HIT or delivery.payload is None:
             raise ValueError(f"only a HIT can be applied, not {delivery.outcome.name} ({delivery.reason or 'no payload'})")
-        record_use(delivery.payload)
+        record_use(delivery)
         return self._attached(delivery.payload)
 
     def abort(self, request_id: str) -> None:
@@ -206,8 +206,7 @@ class TransferManager:
     def _handed_over(self, request_id: str, delivery: Delivery, endpoint: Endpoint | None) -> Delivery:
         """What was delivered is held no longer; a connector that cannot let go does not cost the request its cache."""
         if delivery.outcome is Outcome.HIT:
-            if delivery.payload is not None:
-                record_use(delivery.payload)
+            record_use(delivery)
             try:
                 self._done(request_id, endpoint)
             except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -54,9 +54,13 @@ class Receiver:
             if found is None:
                 return self._miss(order.request_id)
             payload, metadata = self._load(order, found)
-            return self._hit(order, payload, sum(shard.size for shard in found), metadata)
+            delivery = self._hit(order, payload, sum(shard.size for shard in found), metadata)
+            return replace(delivery, native=self._on_card(delivery, len(found)))
         except Exception as error:  # noqa: BLE001 (on a worker nobody else would hear of it)
             return self._failure(order.request_id, error)
+        finally:
+            # The payload's memory is its request's now, or nobody's.
+            self._device_copy.landed = []
 
     def _await(self, look: Callable[[], list[Found] | None], timeout: float, unwanted: Predicate) -> list[Found] | None:
         deadline, pause = self._clock.now() + timeout, FIRST_PAUSE
@@ -112,6 +116,12 @@ class Receiver:
         self._cache.check_room(order.into, valid)
         self._cache.write(order.into, rest, self._first_token(order.skip))
         return Delivery(Outcome.HIT, None, size, valid - order.skip, metadata)
+
+    def _on_card(self, delivery: Delivery, parts: int) -> tuple[torch.Tensor, ...]:
+        """The memory of a payload on a card, for `record_use`: what landed, or what its shards were joined into."""
+        if delivery.payload is None or not delivery.payload.keys[0].is_cuda:
+            return ()
+        return tuple(self._device_copy.landed) if parts == 1 else (*delivery.payload.keys, *delivery.payload.values)
 
     def _first_token(self, skip: int) -> int:
         """Which token the first fetched row is: the skipped ones stand before it."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.core.clock import TICK
-from harness.transfer.protocol import KVPayload
+from harness.transfer.protocol import Delivery
 from harness.transfer.wrong_inputs.register import wrong_input
 
 
@@ -34,7 +34,7 @@ def copy_queues(original: Any, copy: Any, data: torch.Tensor, device: torch.devi
 
 
 @wrong_input("transfer/use-not-recorded", "manager:record_use", "transfer.device.stream_safe")
-def use_not_recorded(original: Any, payload: KVPayload) -> None:
+def use_not_recorded(original: Any, delivery: Delivery) -> None:
     """The allocator is not told which stream reads the payload."""
 
 
