@@ -1,3 +1,10 @@
 """Hands pytest to the plugin and to the fixtures."""
 
-pytest_plugins = ["harness.pytest_plugin", "fixtures.transfer", "fixtures.connector", "pytester"]
+pytest_plugins = [
+    "harness.pytest_plugin",
+    "fixtures.transfer",
+    "fixtures.schedules",
+    "fixtures.connector",
+    "fixtures.processes",
+    "pytester",
+]

@@ -33,7 +33,8 @@ class Transfer(str, Enum):
     """Capabilities of a KV transfer manager (`transfer/...`)."""
 
     PREFETCH_DEPTH = "prefetch_depth"
-    """How many prefetches may be outstanding: `value`. At 1 a start, and a consume, drop the prefetch of any other request."""
+    """How many prefetches may be outstanding: `value`. A start, and a consume, keep the request's own prefetch and
+    those of the `value - 1` others that started last, and drop the rest: at 1 that of any other request."""
     ABORT = "abort"
     """`abort(request_id)` ends a request's transfer, queued or under way."""
     COMPLETIONS = "completions"
@@ -72,6 +73,8 @@ class Transfer(str, Enum):
     """A payload can be received into the pages of the receiver's own cache."""
     DEVICE_TO_DEVICE = "device_to_device"
     """Between stages on one card, over a connector that carries device memory, a payload does not visit the host."""
+    PROCESSES = "processes"
+    """Sender and receiver may be two processes, over the connector that the engine was built with."""
     MEMORY_FLOOR = "memory_floor"
     """No prefetch goes to a device of which less than a configured share is free."""
 

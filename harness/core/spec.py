@@ -51,7 +51,11 @@ class EngineConfig:
 
 
 class Adapter(Protocol):
-    """What a factory names. Third-party imports belong inside its functions."""
+    """What a factory names. Third-party imports belong inside its functions.
+
+    An adapter may have `preload`: names of modules that take seconds to import, start neither thread nor CUDA, and are imported once in the
+    process that its children are forked from.
+    """
 
     @staticmethod
     def available() -> str | None:
@@ -66,7 +70,11 @@ class Adapter(Protocol):
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """One engine as its description says."""
+    """One engine as its description says.
+
+    `processes`: option to the values with which sender and receiver may be two processes, the preferred one first; what is not named there
+    does not matter.
+    """
 
     name: str
     summary: str
@@ -78,6 +86,7 @@ class EngineSpec:
     package: str = ""
     tested: tuple[str, ...] = ()
     environment: str = ""
+    processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     adapter: Any = None
 
     @property
@@ -112,7 +121,7 @@ class EngineSpec:
         return why
 
 
-_KEYS = {"factory", "summary", "reference", "package", "tested", "environment", "options", "profiles", "capabilities"}
+_KEYS = {"factory", "summary", "reference", "package", "tested", "environment", "options", "processes", "profiles", "capabilities"}
 
 
 def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
@@ -150,7 +159,19 @@ def parse_spec(name: str, table: Mapping[str, Any]) -> EngineSpec:
         package=table.get("package", ""),
         tested=tuple(table.get("tested", ())),
         environment=table.get("environment", ""),
+        processes=_crossing(name, table.get("processes", {}), options),
     )
+
+
+def _crossing(name: str, table: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, tuple[str, ...]]:
+    """`EngineSpec.processes`; RegistryError for an option or a value that there is not."""
+    for option, values in table.items():
+        if option not in options:
+            raise RegistryError(f"{name}: processes: {unknown('option', option, options)}")
+        choices = options[option].choices
+        if not isinstance(values, list) or not values or (choices and set(values) - set(choices)):
+            raise RegistryError(f"{name}: processes.{option} = {values!r}; write a list of values" + (f" of {choices}" if choices else ""))
+    return {option: tuple(values) for option, values in table.items()}
 
 
 def load_object(path: str, what: str) -> Any:

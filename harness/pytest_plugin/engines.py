@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.core import determinism, guard
+from harness.core.blueprint import Blueprint
 from harness.core.clock import Clock, SystemClock, VirtualClock
 from harness.core.judge import Judge
 from harness.core.verdict import ClaimBroken, Finding, Leak, Unavailable, Verdict
@@ -227,6 +228,15 @@ def build_engine(request: pytest.FixtureRequest) -> Iterator[Callable[..., guard
 
         yield build
     pool.close()
+
+
+@pytest.fixture
+def blueprint(request: pytest.FixtureRequest) -> Blueprint:
+    """The engine of the case as another process builds it, the planted fault included. Nothing is booted in this process."""
+    run, case = request.config.stash[RUN], request.param
+    spec = case.selection.spec
+    fault = case.fault.name if case.fault else None
+    return Blueprint(spec.name, case.selection.config(case.profile, run.seed), run.adapters.get(spec.name), fault)
 
 
 @pytest.fixture

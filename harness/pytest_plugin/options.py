@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--set", action="append", default=[], metavar="kind.name=value", dest="assay_set", help="a constant of a kind's workload"
     )
+    group.addoption("--schedule", metavar="TEXT", help="play this schedule in place of every drawn one, as a replay does")
     group.addoption("--fault", metavar="NAME", help="run the suites against a reference engine with this fault planted")
     group.addoption(
         "--prove", nargs="?", const="*", metavar="GLOB", help="plant every fault (that matches) and demand that its claims fail"
@@ -114,6 +115,7 @@ def _resolve(config: pytest.Config) -> Run:
         adapters={spec.name: adapter for spec, adapter in zip(brought, option.adapter, strict=True)},
         replay_options=_replay_options(config),
         workloads=workloads(option.assay_set),
+        schedule=_readable(option.schedule),
     )
 
 
@@ -135,6 +137,18 @@ def _replay_options(config: pytest.Config) -> list[str]:
     if option.deadline != DEFAULT_DEADLINE:
         pairs.append(("--deadline", f"{option.deadline:g}"))
     return [word for pair in pairs for word in pair]
+
+
+def _readable(schedule: str | None) -> str | None:
+    """The text of --schedule, once it is known to be one."""
+    from harness.transfer.schedule import Schedule
+
+    if schedule is not None:
+        try:
+            Schedule.parse(schedule)
+        except ValueError as wrong:
+            raise ValueError(f"--schedule: {wrong}") from None
+    return schedule
 
 
 def _check_marks(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from harness.core.faults import Fault
 from harness.core.names import unknown
 from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
 
-ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine")
+ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
 """A test that takes one of these is judged on engines, and must carry a claim."""
 
 

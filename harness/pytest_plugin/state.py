@@ -54,6 +54,8 @@ class Run:
     """Engine name to the module:attr that --adapter gave for it."""
     replay_options: list[str] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
+    schedule: str | None = None
+    """What --schedule gave: the one schedule to play, in the words of its kind."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Engine label with profile to the reason."""
     traces: dict[str, dict[Any, Trace]] = field(default_factory=dict)
@@ -102,3 +104,5 @@ VERDICT = pytest.StashKey[Verdict]()
 """On an item: the verdict, once there is one."""
 REASON = pytest.StashKey[str]()
 """On an item: why it was skipped or is an expected failure."""
+REPLAY = pytest.StashKey[list[str]]()
+"""On an item: options of its own that its replay needs, such as the schedule that it had drawn."""

@@ -13,7 +13,7 @@ import pytest
 from harness.core.claims import Claim
 from harness.core.judge import Judge
 from harness.core.verdict import Finding
-from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
+from harness.pytest_plugin.state import CASE, CLAIM, REPLAY, RUN, Case, Run
 
 _WIDTH = 240
 
@@ -28,7 +28,7 @@ def replay(item: pytest.Item) -> str:
     adapter = run.adapters.get(case.selection.spec.name)
     if adapter:
         words += ["--adapter", adapter]
-    line = command([*words, *run.replay_options])
+    line = command([*words, *run.replay_options, *item.stash.get(REPLAY, [])])
     path = _path_of(adapter, item.config.rootpath) if adapter else None
     return f"PYTHONPATH={shlex.quote(path)} {line}" if path else line
 

@@ -27,10 +27,11 @@ LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM = 32, 16, 8, 128
 
 @dataclass
 class Hidden:
-    """Seconds are medians over the rounds: of a fetch that nothing hides, and of what a request still waited after compute.
+    """What one engine took for one payload. Seconds are medians over the rounds.
 
-    `share` is the median of 1 - waited / fetch within a round. On a card `pinned` is the median time of a plain pinned copy of the same
-    bytes, and `of_pinned` the median of pinned / fetch within a round.
+    `fetch`: of one that nothing hides. `waited`: what a request still waited after compute; `share` is the median of 1 - waited / fetch
+    within a round. `prefetch`: of one in the background, from its start to its end; None where the engine's usage does not tell. On a
+    card `pinned` is the median time of a plain pinned copy of the same bytes, `of_pinned` the median of pinned / prefetch within a round.
     """
 
     engine: str
@@ -40,6 +41,7 @@ class Hidden:
     fetch: float
     waited: float
     share: float
+    prefetch: float | None = None
     pinned: float | None = None
     of_pinned: float | None = None
 
@@ -58,13 +60,15 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
         for _ in range(rounds):
             fetch, _ = pair.fetch(0.0)
             _, waited = pair.fetch(COMPUTE * fetch)
-            rows.append((fetch, waited, pinned.seconds() if pinned else 0.0))
-    fetches, waits, copies = zip(*rows, strict=True)
+            rows.append((fetch, waited, pair.prefetch(), pinned.seconds() if pinned else None))
+    fetches, waits, prefetches, copies = zip(*rows, strict=True)
     made = Hidden(selection.label, str(device), pair.size, rounds, statistics.median(fetches), statistics.median(waits), 0.0)
-    made.share = statistics.median(1 - waited / fetch for fetch, waited, _ in rows)
+    made.share = statistics.median(1 - waited / fetch for fetch, waited, _, _ in rows)
+    if None not in prefetches:
+        made.prefetch = statistics.median(prefetches)
     if pinned:
         made.pinned = statistics.median(copies)
-        made.of_pinned = statistics.median(copy / fetch for fetch, _, copy in rows)
+        made.of_pinned = statistics.median(copy / (prefetch or fetch) for fetch, _, prefetch, copy in rows)
     return made
 
 
@@ -91,17 +95,31 @@ class _Pair:
 
     def fetch(self, compute: float) -> tuple[float, float]:
         """(seconds from the start to the delivery, seconds of it that the request waited after `compute` seconds of compute)."""
-        request = f"bench-{self._number}"
-        self._number += 1
-        self._sender.send(request, self._kv, self._block_ids, self._tokens)
-        began = time.perf_counter()
-        self._receiver.start_prefetch(request, self._endpoint, self._device if self._device.type == "cuda" else None)
+        request, began = self._start()
         busy(compute, self._device)
         computed = time.perf_counter()
         delivery = self._receiver.consume(request)
         ended = time.perf_counter()
         self._check(delivery)
         return ended - began, ended - computed
+
+    def prefetch(self) -> float | None:
+        """Seconds from the start to the end of the transfer in the background, as usage tells it; None where it does not."""
+        request, began = self._start()
+        told = "copies" in self._receiver.usage()
+        while told and self._receiver.usage()["copies"] and time.perf_counter() - began < TIMEOUT:
+            time.sleep(20e-6)  # not in the worker's way
+        ended = time.perf_counter()
+        self._check(self._receiver.consume(request))
+        return ended - began if told else None
+
+    def _start(self) -> tuple[str, float]:
+        request = f"bench-{self._number}"
+        self._number += 1
+        self._sender.send(request, self._kv, self._block_ids, self._tokens)
+        began = time.perf_counter()
+        self._receiver.start_prefetch(request, self._endpoint, self._device if self._device.type == "cuda" else None)
+        return request, began
 
     def _check(self, delivery: Delivery) -> None:
         if delivery.outcome is not Outcome.HIT or delivery.payload is None:

@@ -80,11 +80,12 @@ def show(report: Report) -> None:
             shown.add_row(str(latency.size), latency.contestant, str(latency.rounds), *times)
         print_table(shown)
     if report.hidden:
-        shown = table("\nWhat a prefetch hides", "engine", "to", "MiB", "fetch ms", "waited ms", "hidden", "of pinned copy")
+        shown = table("\nWhat a prefetch hides", "engine", "to", "MiB", "fetch ms", "waited ms", "hidden", "prefetch ms", "of pinned copy")
         for row in report.hidden:
-            times = (f"{1e3 * row.fetch:.2f}", f"{1e3 * row.waited:.2f}")
+            times = (f"{1e3 * row.fetch:.2f}", f"{1e3 * row.waited:.2f}", _share(row.share))
+            prefetch = "-" if row.prefetch is None else f"{1e3 * row.prefetch:.2f}"
             of_pinned = "-" if row.of_pinned is None else _share(row.of_pinned)
-            shown.add_row(row.engine, row.device, str(row.size // MIB), *times, _share(row.share), of_pinned)
+            shown.add_row(row.engine, row.device, str(row.size // MIB), *times, prefetch, of_pinned)
         print_table(shown)
     for name, why in report.missing.items():
         print(f"UNAVAILABLE  {name}: {why}")

@@ -32,7 +32,10 @@ def byte_tensor(data: Buffer) -> torch.Tensor:
     view = byte_view(data)
     if not len(view):
         return torch.empty(0, dtype=torch.uint8)
-    with warnings.catch_warnings():
-        # torch has no read-only tensors, and says so each time.
-        warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
-        return torch.frombuffer(view, dtype=torch.uint8)
+    return torch.frombuffer(view, dtype=torch.uint8)
+
+
+with warnings.catch_warnings():
+    # torch has no read-only tensors, and says so of the first one in a process.
+    warnings.simplefilter("ignore", UserWarning)
+    torch.frombuffer(b"\0", dtype=torch.uint8)

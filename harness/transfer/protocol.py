@@ -267,6 +267,8 @@ class TransferManager(Protocol):
     def start_prefetch(self, request_id: str, endpoint: Endpoint | None, device: torch.device | None = None, skip_tokens: int = 0) -> None:
         """Begin to fetch in the background; returns at once. Nothing is submitted without an endpoint, while off, or on a follower.
 
+        A prefetch that is dropped, for room, by a stop or by a close, may take its payload with it, or leave it to be fetched again.
+
         `skip_tokens` as in `receive`.
         """
         ...
@@ -276,7 +278,10 @@ class TransferManager(Protocol):
         ...
 
     def consume(self, request_id: str) -> Delivery:
-        """Take the request's prefetched cache, waiting for one under way; MISS if none was started or nothing came."""
+        """Take the request's prefetched cache, waiting for one under way; MISS if none was started or nothing came.
+
+        After FAILED the payload is still there: the request may be fetched again.
+        """
         ...
 
     def receive(
@@ -326,7 +331,7 @@ class TransferManager(Protocol):
         ...
 
     def close(self) -> None:
-        """End all background work. May be called twice."""
+        """End all background work. May be called twice. What it has sent stays at the connector: closing discards nothing."""
         ...
 
 

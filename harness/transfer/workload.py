@@ -15,7 +15,9 @@ class Workload:
 
     `layers`, `blocks`, `block_size`, `heads`, `head_dim`, `seq_len`, `receive_timeout`, `host` and `port` are the seeds'. `many_layers` is
     more than ten, so that layers sorted by name come out in another order than sorted by number; `many_blocks` makes tensors of more than
-    64 KiB, and leaves room for block tables with gaps.
+    64 KiB, and leaves room for block tables with gaps. `schedules` are drawn for the short claim, `schedules_on_wall_clock` for an engine
+    that offers no lab, where each miss costs real time, and `soak_schedules` for the long one; they run over `schedule_requests` requests,
+    and a fetch in them waits `schedule_timeout` seconds.
     """
 
     layers: int = 2
@@ -29,6 +31,11 @@ class Workload:
     port: int = 50051
     many_layers: int = 12
     many_blocks: int = 160
+    schedules: int = 60
+    schedules_on_wall_clock: int = 12
+    soak_schedules: int = 1000
+    schedule_requests: int = 4
+    schedule_timeout: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 < self.seq_len <= self.blocks * self.block_size:
@@ -39,8 +46,12 @@ class Workload:
             raise ValueError("layers, heads and head_dim are at least 1, many_layers at least 11")
         if self.many_blocks < 10:
             raise ValueError(f"many_blocks = {self.many_blocks}: block tables with gaps need ten")
-        if not self.receive_timeout > 0:
-            raise ValueError(f"receive_timeout = {self.receive_timeout}: give seconds above 0")
+        if not self.receive_timeout > 0 or not self.schedule_timeout > 0:
+            raise ValueError(f"receive_timeout = {self.receive_timeout}, schedule_timeout = {self.schedule_timeout}: give seconds above 0")
+        if min(self.schedules, self.schedules_on_wall_clock, self.soak_schedules, self.schedule_requests) < 1:
+            raise ValueError("schedules, schedules_on_wall_clock, soak_schedules and schedule_requests are at least 1")
+        if self.schedule_requests > 20:
+            raise ValueError(f"schedule_requests = {self.schedule_requests}: requests are named by letters, up to 20 of them")
 
     def layout(self, layers: int | None = None, dtype: torch.dtype = torch.float32) -> KVLayout:
         """float32, as the seeds have it, unless said otherwise."""

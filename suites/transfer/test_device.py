@@ -54,7 +54,9 @@ def test_stream_safe(boundary: MakeBoundary, judge: Judge, workload: Workload) -
     """A payload that was freed while work queued on it has not run yet keeps its bits until that has run."""
     stage = boundary(layers=workload.many_layers)
     fetch_large(stage, "warm-up")
-    stage.send("request", **large(workload))
+    later = [f"later-{number}" for number in range(3)]
+    for request in ("request", *later):
+        stage.send(request, **large(workload))
     stage.start("request")
     payload = stage.receiver.apply(stage.receiver.consume("request"))
     torch.cuda._sleep(CYCLES)
@@ -64,8 +66,9 @@ def test_stream_safe(boundary: MakeBoundary, judge: Judge, workload: Workload) -
     del payload
 
     # Others land where memory is free: the same sizes, on the engine's own stream.
-    for number in range(3):
-        fetch_large(stage, f"later-{number}")
+    for request in later:
+        stage.start(request)
+        stage.check_hit(stage.receiver.consume(request), request)
     judge.taken(int(not computed.query()), "later transfers landed before the queued work had run")
     torch.cuda.synchronize()
     given = stage.sent["request"]

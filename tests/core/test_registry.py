@@ -291,3 +291,28 @@ def test_labels_without_options():
 
     assert Selection(spec).label == "connector/x"
     assert Selection(spec).config(spec.profiles["cpu"], 1).options == {"size": "small", "note": ""}
+
+
+def test_where_two_processes_meet():
+    """The values of options with which two processes can meet, in the order in which they are preferred."""
+    assert parse_spec("connector/memory", ENTRY).processes == {}
+    assert parse_spec("connector/memory", changed("processes", value={"size": ["large"], "note": ["a", "b"]})).processes == {
+        "size": ("large",),
+        "note": ("a", "b"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("processes", "said"),
+    [
+        ({"weight": ["large"]}, "unknown option 'weight'"),
+        ({"size": ["huge"]}, "a list of values"),
+        ({"size": "large"}, "a list of values"),
+        ({"size": []}, "a list of values"),
+        (["size"], "write a table"),
+    ],
+)
+def test_where_no_two_processes_meet(processes, said):
+    """Options and values that the engine does not have."""
+    with pytest.raises(RegistryError, match=said):
+        parse_spec("connector/memory", changed("processes", value=processes))

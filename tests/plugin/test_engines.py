@@ -270,3 +270,15 @@ def test_interrupt(suite, by):
     assert suite.log() == [BOOT, "hangs", CLOSE]
     assert "KeyboardInterrupt" in printed
     assert "connector.toy.hangs" not in printed
+
+
+def test_blueprint(suite):
+    """A test that builds its engine elsewhere is told how: by name, options, adapter and fault; nothing boots here."""
+    suite.check("judge.equal((blueprint.engine, blueprint.adapter, blueprint.fault), ('connector/toy', 'toy:Toy', None), 'it')",
+        "names", takes="blueprint, judge")  # fmt: skip
+    suite.check("judge.equal(dict(blueprint.config.options), {'mode': 'loud'}, 'it')", "options", takes="blueprint, judge")
+    suite.check("judge.equal(blueprint.build(None).option(), 'loud', 'it')", "builds", takes="blueprint, judge")
+    ran = suite.run(engine="connector/toy:mode=loud")
+
+    assert ran.counts() == {"PASS": 3}
+    assert suite.log() == [BOOT]

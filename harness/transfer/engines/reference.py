@@ -33,7 +33,6 @@ class ReferenceTransfer:
         if connector == "shm" and device == "cuda":
             options["pin"] = "on"
         self._connectors = CONNECTORS[connector].build(EngineConfig("cpu", "cpu", options, 0), clock)
-        self._connectors.lab = self.lab
 
     @staticmethod
     def available() -> str | None:
@@ -58,6 +57,7 @@ class ReferenceTransfer:
 
     def connector(self, address: str | None = None) -> Connector:
         """Whoever asks closes it; the engine's own close takes what was left open."""
+        self._connectors.lab = self.lab
         return self._connectors.connector(address)
 
     def usage(self) -> dict[str, int]:

@@ -25,6 +25,7 @@ class VllmOmniTransfer:
     """`transfer/vllm-omni`. Option `ar_config` says where an autoregressive stage's configuration is written, see `vllm_omni_config`."""
 
     lab = None
+    preload = ("vllm_omni.distributed.omni_connectors.kv_transfer_manager",)
 
     @staticmethod
     def available() -> str | None:

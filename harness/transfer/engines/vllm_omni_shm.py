@@ -31,6 +31,7 @@ class VllmOmniSharedMemory:
     """Makes connectors, each under a prefix of its own: the engine names its segments by key alone, for the whole host."""
 
     lab = None
+    preload = ("vllm_omni.distributed.omni_connectors.factory",)
 
     def __init__(self) -> None:
         self._made: list[SharedMemory] = []

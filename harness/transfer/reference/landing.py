@@ -128,11 +128,15 @@ class DeviceCopy:
 
 
 def record_use(payload: KVPayload) -> None:
-    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon."""
-    for tensor in _tensors(payload):
-        if tensor.is_cuda:
+    """Tell the allocator that the current stream uses a payload that another stream allocated, so that it is not reused too soon.
+
+    Once for each piece of memory: a payload's tensors are views of what landed.
+    """
+    recorded: set[int] = set()
+    for tensor in (*payload.keys, *payload.values):
+        if tensor is None or not tensor.is_cuda:
+            continue
+        memory = tensor.untyped_storage().data_ptr()
+        if memory not in recorded:
+            recorded.add(memory)
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
-
-
-def _tensors(payload: KVPayload) -> Iterator[torch.Tensor]:
-    return (tensor for tensor in (*payload.keys, *payload.values) if tensor is not None)

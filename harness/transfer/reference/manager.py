@@ -26,6 +26,7 @@ from harness.transfer.protocol import (
     TransferConfig,
 )
 from harness.transfer.reference.codec import PayloadCodec
+from harness.transfer.reference.distribute import Distributor
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.landing import Berth, LandingPool, record_use
 from harness.transfer.reference.ledger import Ledger
@@ -72,6 +73,7 @@ class TransferManager:
         self._sender = Sender(self._addresses, cache, codec, connector, clock)
         self._ledger, self._landing, self._floor = Ledger(), LandingPool(), MemoryFloor(config.min_free_device, lab)
         self._foreground, self._background = Receiver(codec, cache, clock, lab), Receiver(codec, cache, clock, lab)
+        self._distributor = Distributor(topology)
         self._prefetches = PrefetchTable(self._prefetch, clock, self._ledger, self._landing)
 
     def send(
@@ -134,6 +136,10 @@ class TransferManager:
         """One receive after the other, up to one deadline; a branch that does not come costs the others nothing that is there."""
         deadline = self._clock.now() + timeout
         return {branch: self.receive(sent_as, endpoint, max(0.0, deadline - self._clock.now())) for branch, sent_as in branches.items()}
+
+    def distribute(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
+        """Collective over the stage; see `Distributor.spread`."""
+        return self._distributor.spread(request_id, deliveries)
 
     def apply(self, delivery: Delivery) -> KVPayload:
         """The request's `past_key_values`, safe to use on the current CUDA stream. ValueError for anything but a HIT."""

@@ -75,11 +75,10 @@ class Receiver:
             self._lab.enter("copy")
         with self._device_copy.beside(target if on_card else _card_of(found)):
             parts = [self._codec.decode(order.request_id, shard.data, land, shard.shard.piece) for shard in found]
-            payload = self._joined([payload for payload, _ in parts])
-        lengths = {(len(payload.keys[0]), metadata["seq_len"]) for payload, metadata in parts}
-        if len(lengths) != 1:
-            raise PayloadError(f"the shards of request {order.request_id!r} hold different (tokens, seq_len): {sorted(lengths)}")
-        return payload, parts[0][1]
+            lengths = {(len(payload.keys[0]), metadata["seq_len"]) for payload, metadata in parts}
+            if len(lengths) != 1:
+                raise PayloadError(f"the shards of request {order.request_id!r} hold different (tokens, seq_len): {sorted(lengths)}")
+            return self._joined([payload for payload, _ in parts]), parts[0][1]
 
     def _land(self, order: Order, card: torch.device | None, size: int) -> Land:
         """How the bytes leave the connector's memory: for pages of this host not at all, the rows are copied from where they lie."""

@@ -148,7 +148,8 @@ def read_header(fd: int) -> Header:
         raise PayloadError(f"segment header with unknown flags {flags:#x}")
     if slot_size > SLOT_LIMIT:
         raise PayloadError(f"segment header says {slot_size} bytes of slot; at most {SLOT_LIMIT} are read")
-    slot = os.pread(fd, slot_size, _SLOT_AT)
+    end = _SLOT_AT + slot_size
+    slot = start[_SLOT_AT:end] if end <= len(start) else os.pread(fd, slot_size, _SLOT_AT)
     header = Header(slot, size, checksum if flags & _CHECKED else None, peer, number, incarnation, generation)
     (header_sum,) = _SUM.unpack_from(start, _FIXED.size)
     if len(slot) != slot_size or header_sum != header._sum():
@@ -163,7 +164,7 @@ def read_readers(fd: int) -> Readers:
     """Who is not done yet. PayloadError where that is damaged."""
     content = os.pread(fd, _READERS.size, _READERS_AT)
     left, names, _ = _READERS.unpack(content)
-    done = tuple(names[at : at + _NAME] for at in range(0, len(names), _NAME))
+    done = [names[at : at + _NAME] for at in range(0, len(names), _NAME)] if any(names) else []
     readers = Readers(left, tuple(name for name in done if any(name)))
     if readers.pack() != content or left < 1:
         raise PayloadError(f"segment header counts {left} readers, and its check does not fit: it changed in shared memory")

@@ -89,18 +89,17 @@ class Wire:
     def unpack(self, data: Buffer, land: Land) -> tuple[dict[str, Any], list[WireTensor]]:
         """(metadata, tensors) of a frame; the tensors are views of what `land` returned for the bytes behind the header.
 
-        PayloadError says what is wrong with bytes that are no frame, cut short, or changed; `land` is not called for those.
+        PayloadError says what is wrong with bytes that are no frame, cut short, or changed; `land` is not called for those. It is called
+        before the header is read: on a card the copy runs meanwhile.
         """
         frame = byte_tensor(data)
-        header, start = self._open(frame)
-        body = frame[start:]
+        header_size, start = self._open(frame)
+        landed = land(frame[start:])
+        header = self._header(frame[_PREFIX.size : _PREFIX.size + header_size])
         try:
-            places = [self._place(entry, len(body)) for entry in header["tensors"]]
-            metadata = dict(header["metadata"])
+            return dict(header["metadata"]), [self._tensor(entry, landed) for entry in header["tensors"]]
         except (KeyError, TypeError, ValueError) as error:
             raise PayloadError(f"payload header does not describe its tensors: {error!r}") from error
-        landed = land(body)
-        return metadata, [place.of(landed) for place in places]
 
     def _fill(self, body: torch.Tensor, described: Sequence[Mapping[str, Any]], tensors: Sequence[WireTensor]) -> None:
         """Copy the tensors to their places; what lies between them is zero, since the checksum covers it."""
@@ -111,11 +110,11 @@ class Wire:
             body[entry["offset"] : end].copy_(item.tensor.contiguous().view(-1).view(torch.uint8))
         body[end:] = 0
 
-    def _open(self, frame: torch.Tensor) -> tuple[dict[str, Any], int]:
-        """The header, and where the tensors start."""
+    def _open(self, frame: torch.Tensor) -> tuple[int, int]:
+        """The bytes of header, and where the tensors start."""
         if len(frame) < _PREFIX.size:
             raise PayloadError(f"payload of {len(frame)} bytes is shorter than its {_PREFIX.size} byte prefix")
-        magic, sent, flags, header_size, total = _PREFIX.unpack(bytes(frame[: _PREFIX.size].tolist()))
+        magic, sent, flags, header_size, total = _PREFIX.unpack(frame[: _PREFIX.size].cpu().numpy().tobytes())
         if magic != MAGIC:
             raise PayloadError(f"payload starts with {magic!r}, not {MAGIC!r}")
         self._check_length(len(frame), total)
@@ -123,8 +122,11 @@ class Wire:
         start = _aligned(_PREFIX.size + header_size)
         if header_size > HEADER_LIMIT or start > total:
             raise PayloadError(f"payload header of {header_size} bytes, more than {HEADER_LIMIT} or than the payload holds")
+        return header_size, start
+
+    def _header(self, text: torch.Tensor) -> dict[str, Any]:
         try:
-            return json.loads(frame[_PREFIX.size : _PREFIX.size + header_size].cpu().numpy().tobytes()), start
+            return json.loads(text.cpu().numpy().tobytes())
         except (ValueError, RecursionError) as error:
             raise PayloadError(f"payload header is not JSON: {error}") from error
 
@@ -151,28 +153,14 @@ class Wire:
             raise ValueError(f"{item.name}: KV of {tensor.dtype} cannot be sent; {sorted(_DTYPES)} can")
         return {"name": item.name, "order": item.order, "dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "offset": offset}
 
-    def _place(self, entry: Mapping[str, Any], size: int) -> _Place:
+    def _tensor(self, entry: Mapping[str, Any], landed: torch.Tensor) -> WireTensor:
+        """The view that one entry of the header describes. ValueError for one that cannot be."""
         dtype, shape, offset = _DTYPES[entry["dtype"]], entry["shape"], entry["offset"]
         if not all(type(number) is int for number in (entry["order"], offset, *shape)):
             raise ValueError(f"{entry['name']} has order {entry['order']!r}, offset {offset!r} and shape {shape!r}, which are integers")
         end = offset + math.prod(shape) * dtype.itemsize
         # Also where one size is 0, the product of the others is what a view of them has to count.
         countable = math.prod(max(1, n) for n in shape) < 1 << 48
-        if min(shape, default=1) < 0 or not countable or offset % ALIGN or not 0 <= offset <= end <= size:
-            raise ValueError(f"{entry['name']} lies at bytes {offset} to {end} of {size}")
-        return _Place(entry["name"], entry["order"], dtype, tuple(shape), offset, end)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a frame's header says that a tensor lies."""
-
-    name: str
-    order: int
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    offset: int
-    end: int
-
-    def of(self, body: torch.Tensor) -> WireTensor:
-        return WireTensor(self.name, self.order, body[self.offset : self.end].view(self.dtype).view(self.shape))
+        if min(shape, default=1) < 0 or not countable or offset % ALIGN or not 0 <= offset <= end <= len(landed):
+            raise ValueError(f"{entry['name']} lies at bytes {offset} to {end} of {len(landed)}")
+        return WireTensor(entry["name"], entry["order"], landed[offset:end].view(dtype).view(shape))

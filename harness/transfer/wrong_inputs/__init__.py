@@ -12,8 +12,25 @@ from harness.transfer.wrong_inputs import (
     layouts,
     opt_in_and_prefetch,
     payload,
+    processes,
     role,
+    schedule,
     shm,
+    worlds,
 )
 
-__all__ = ["connector", "connector_tcp", "device", "failure", "holding", "layouts", "opt_in_and_prefetch", "payload", "role", "shm"]
+__all__ = [
+    "connector",
+    "connector_tcp",
+    "device",
+    "failure",
+    "holding",
+    "layouts",
+    "opt_in_and_prefetch",
+    "payload",
+    "processes",
+    "role",
+    "schedule",
+    "shm",
+    "worlds",
+]

@@ -32,7 +32,14 @@ def short_hash(original: Any, slot: bytes) -> str:
     return original(slot)[:2]
 
 
-@wrong_input("connector/published-first", "shm:ShmConnector._fill", "connector.store.unfinished", "connector.store.replacing", engine=SHM)
+@wrong_input(
+    "connector/published-first",
+    "shm:ShmConnector._fill",
+    "connector.store.unfinished",
+    "connector.store.replacing",
+    "connector.processes.sender_killed_inside_put",
+    engine=SHM,
+)
 def published_first(original: Any, connector: Any, segment: Any, slot: bytes, view: memoryview, readers: int) -> None:
     """A segment is published with its header, and filled then."""
     header = Header(slot, len(view), None, connector._transport.peer, segment.number, segment.incarnation, segment.uses)
@@ -52,13 +59,13 @@ def readers_unlocked(original: Any, slots: Any, slot: bytes) -> int | None:
 
 
 @wrong_input("connector/one-reader-enough", "shm:ShmConnector._is_last", "connector.hold.readers", engine=SHM)
-def one_reader_enough(original: Any, connector: Any, fd: int) -> bool:
+def one_reader_enough(original: Any, connector: Any, fd: int, reader: str) -> bool:
     """The first reader that is done is taken for the last."""
     return True
 
 
 @wrong_input("connector/reader-uncounted", "shm:ShmConnector._is_last", "connector.hold.readers", "connector.hold.done", engine=SHM)
-def reader_uncounted(original: Any, connector: Any, fd: int) -> bool:
+def reader_uncounted(original: Any, connector: Any, fd: int, reader: str) -> bool:
     """No reader is the last."""
     return False
 

@@ -1,0 +1,59 @@
+"""Wrong answers about what the ranks of a receiver stage are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.transfer.protocol import Delivery, KVPayload, Outcome
+from harness.transfer.reference.errors import TransferError
+from harness.transfer.wrong_inputs.register import wrong_input
+
+
+@wrong_input("transfer/first-tensor-for-all", "announce:_view", "transfer.world.hsdp")
+def first_tensor_for_all(original: Any, place: dict[str, Any], flat: Any) -> Any:
+    """A follower reads each of its tensors from the start of the buffer."""
+    return original({**place, "offset": 0}, flat)
+
+
+@wrong_input("transfer/one-group-of-shards", "distribute:Distributor._members", "transfer.world.sp_shards")
+def one_group_of_shards(original: Any, distributor: Any) -> Any:
+    """The ranks of every shard follow the first leader."""
+    members, leader = original(distributor)
+    everybody = sorted(rank for ranks in members.values() for rank in ranks)
+    return {0: everybody}, {0: leader[0]}
+
+
+@wrong_input("transfer/followers-ask-too", "manager:TransferManager._pulls", "transfer.world.leader_asks")
+def followers_ask_too(original: Any, manager: Any) -> bool:
+    """A follower asks the connector for what its leader will give it."""
+    return manager._config.receives
+
+
+@wrong_input("transfer/first-branch-for-all", "distribute:Distributor._share", "transfer.world.cfg_branches")
+def first_branch_for_all(original: Any, distributor: Any, deliveries: Sequence[Delivery]) -> Delivery:
+    """Every rank of a CFG group is given the first branch."""
+    return deliveries[0]
+
+
+@wrong_input("transfer/miss-becomes-failure", "announce:Announcement.of", "transfer.world.miss_told")
+def miss_becomes_failure(original: Any, cls: Any, request_id: str, deliveries: Sequence[Delivery]) -> Any:
+    """Followers are told of a failure where the leader only missed."""
+    told = [replace(d, outcome=Outcome.FAILED) if d.outcome is Outcome.MISS else d for d in deliveries]
+    return original(cls, request_id, told)
+
+
+@wrong_input("transfer/reason-kept-back", "announce:Announcement.of", "transfer.world.failure_told")
+def reason_kept_back(original: Any, cls: Any, request_id: str, deliveries: Sequence[Delivery]) -> Any:
+    """Followers are told that it failed, and not why."""
+    return original(cls, request_id, [replace(d, reason="") for d in deliveries])
+
+
+@wrong_input("transfer/lost-group-is-hit", "distribute:Distributor._follow", "transfer.world.leader_dies", "transfer.world.leader_dies_far")
+def lost_group_is_hit(original: Any, distributor: Any, request_id: str, deliveries: Sequence[Delivery]) -> Delivery:
+    """A follower that lost its leader goes on with an empty payload."""
+    try:
+        return original(distributor, request_id, deliveries)
+    except TransferError:
+        return Delivery(Outcome.HIT, KVPayload((), ()))
