@@ -20,7 +20,7 @@ SHM = Path("/dev/shm")
 
 def put(name: str, ready: multiprocessing.Event) -> None:
     """The sender's first life."""
-    SharedMemoryConnector({}).put("0", "1", name, bb"old" * 1000)
+    SharedMemoryConnector({}).put("0", "1", name, b"old" * 1000)
     ready.set()
     multiprocessing.Event().wait()
 
