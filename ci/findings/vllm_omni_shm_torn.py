@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import sys
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from vllm_omni.distributed.omni_connectors.connectors.shm_connector import SharedMemoryConnector
@@ -39,6 +40,7 @@ def kill_in_mid_copy(writer: multiprocessing.Process) -> None:
 
 def shows() -> bool:
     """Print what is seen; True while it is wrong."""
+    resource_tracker.ensure_running()
     connector = SharedMemoryConnector({})
     for attempt in range(5):
         writer = multiprocessing.get_context("fork").Process(target=write, args=(NAME,))

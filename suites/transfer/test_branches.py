@@ -3,6 +3,7 @@
 from fixtures.transfer import Boundary, MakeBoundary
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
+from harness.core.clock import Clock
 from harness.core.judge import Judge
 from harness.transfer.protocol import Outcome
 from markers import register_ci, register_cuda_ci
@@ -44,6 +45,24 @@ def test_one_missing(boundary: MakeBoundary, judge: Judge) -> None:
                 stage.check_nothing(given[branch], Outcome.MISS, request)
             else:
                 stage.check(given[branch], request)
+
+
+@claim("transfer.branches.share_timeout", source="protocol: each branch ends for itself; all of them share the one timeout")
+@requires(Transfer.CFG_BRANCHES)
+def test_share_timeout(boundary: MakeBoundary, judge: Judge, clock: Clock) -> None:
+    """Branches that do not come are waited for together: two of them cost less than two timeouts."""
+    stage = boundary()
+    send_branches(stage, {"main": BRANCHES["main"]})
+    began = clock.now()
+    given = stage.receiver.receive_branches(BRANCHES, stage.workload.endpoint, stage.workload.receive_timeout)
+    waited = clock.now() - began
+
+    for branch in ("cfg_text", "cfg_img"):
+        stage.check_nothing(given[branch], Outcome.MISS, BRANCHES[branch])
+    bound = 2 * stage.workload.receive_timeout
+    judge.demand(
+        waited < bound, got=f"two missing branches cost {waited:.3f} s", expected=f"less than the {bound} s of one after the other"
+    )
 
 
 def send_branches(stage: Boundary, branches: dict[str, str]) -> None:

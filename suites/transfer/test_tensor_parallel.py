@@ -71,16 +71,11 @@ def test_missing_shard(ranks: MakeRanks, judge: Judge) -> None:
     """A receiver that needs two shards is given nothing while one of them has not come, and the whole once it has."""
     stages = ranks(2, 1, total=4)
     receiver = stages.receivers[0]
-    late = stages.senders[1]
-    stages.send("request")
-    pages = late.sent["request"]
-    stages.senders[0].witness.drain()
-    stages.senders[0].sender.send("request", stages.senders[0].sent["request"].pages, pages.block_ids, pages.seq_len)
-
+    stages.send("request", ranks=[0])
     receiver.check_no_hit(receiver.receive("request"), "request")
     judge.taken(receiver.fetched("request"), "the receiver asked")
-    receiver.witness.drain()
-    stages.send("request")
+
+    stages.send_again("request", ranks=[1])
     receiver.check(receiver.receive("request"), "request")
 
 

@@ -104,7 +104,7 @@ def test_test_runs_tests_then_embedded_engines_then_proof(checkout):
 @pytest.mark.parametrize(
     ("name", "picked"), [("vllm-omni", "vllm-omni"), ("vllm-omni-0.30", "vllm-omni"), ("moshi-0.2.13", "moshi"), ("sglang2", "sglang2")]
 )
-def test_engine_is_the_environment_without_its_version(checkout, name, picked):
+def test_engine_is_what_begins_like_the_environment_without_its_version(checkout, name, picked):
     assert make(checkout, "engine", f"NAME={name}").returncode == 0
 
     assert done(checkout) == [

@@ -105,3 +105,9 @@ def receive_keeps_prefetch(original: Any, manager: Any, *request: Any, **how: An
         return original(manager, *request, **how)
     finally:
         manager._prefetches.abort = forget
+
+
+@wrong_input("transfer/branch-by-branch", "manager:TransferManager.receive_branches", "transfer.branches.share_timeout")
+def branch_by_branch(original: Any, manager: Any, branches: Any, endpoint: Any, timeout: float) -> Any:
+    """Each branch may take the whole timeout."""
+    return {branch: manager.receive(sent_as, endpoint, timeout) for branch, sent_as in branches.items()}
