@@ -108,3 +108,18 @@ def test_list_claims_of_a_malformed_suite(suite):
 
     assert ran.ret == 4
     assert "test_it carries 0 @claim; write exactly one" in ran.printed
+
+
+def test_a_test_for_cards_is_judged_on_cards_only(suite, monkeypatch):
+    """One marked for a platform is an item in that platform's profiles alone; its twin is one in each."""
+    monkeypatch.setattr("harness.core.spec.shortage", lambda *_: None)
+    suite.check(HOLDS, "everywhere")
+    suite.check(HOLDS, "on_cards", before="@pytest.mark.cuda")
+    ran = suite.run("--collect-only", "-q", adapter="Big")
+
+    items = [line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
+    assert sorted(items) == [
+        "test_everywhere[connector/big@cpu]",
+        "test_everywhere[connector/big@gpu]",
+        "test_on_cards[connector/big@gpu]",
+    ]
