@@ -12,6 +12,7 @@ import json
 import os
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 import xxhash
 
@@ -37,6 +38,7 @@ _NAME = 8
 _READERS = struct.Struct(f"<I{READERS_LIMIT * _NAME}sQ")
 
 
+@lru_cache(maxsize=256)
 def slot_text(from_stage: str, to_stage: str, key: str) -> bytes:
     """The slot as the header holds it. ValueError where it is longer than SLOT_LIMIT."""
     text = json.dumps([from_stage, to_stage, key]).encode()

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from harness.transfer.reference.errors import PayloadError
@@ -81,6 +82,7 @@ class Slots:
             raise ConnectionError(f"{slot.decode()} has the same hash as {other.decode()}, which is held; use another key")
 
 
+@lru_cache(maxsize=256)
 def link_name(slot: bytes) -> str:
     """A file name for any slot, of any length and with any characters."""
     return hashlib.blake2b(slot, digest_size=16).hexdigest()
