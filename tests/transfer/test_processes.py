@@ -14,7 +14,7 @@ from harness.core.spec import EngineConfig
 from harness.core.verdict import DeadlineMissed
 from harness.transfer.processes import Child, ChildDied, Drawn, RemoteEngine, RemoteError, parent, warm
 from harness.transfer.processes.freight import packed, unpacked
-from harness.transfer.processes.leftovers import Leftovers
+from harness.transfer.processes.leftovers import Leftovers, mark_of
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 
 CONFIG = EngineConfig("cpu", "cpu", {}, 0)
@@ -278,5 +278,25 @@ def test_leftovers_are_new_names_that_nobody_uses(tmp_path):
 
     with (tmp_path / "file").open(), (tmp_path / "folder" / "inside").open():
         assert left.abandoned(["file"]) == []
-    left.remove()
-    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_leftovers_of_another_run_are_none(tmp_path):
+    left = Leftovers(tmp_path)
+    (tmp_path / "assay-shm-1").mkdir()
+    (tmp_path / f"{mark_of(1)}file").touch()
+
+    assert left.abandoned(["assay-shm-2", mark_of(2)]) == []
+    assert left.abandoned(["assay-shm-1", mark_of(1)]) == ["assay-run-1-file", "assay-shm-1"]
+
+
+def test_only_what_is_marked_new_and_unused_is_removed(tmp_path):
+    (tmp_path / "old-mine").touch()
+    left = Leftovers(tmp_path)
+    for name in ("new-mine", "used-mine", "somebody's"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder-mine").mkdir()
+
+    with (tmp_path / "used-mine").open():
+        left.remove(["mine"])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old-mine", "somebody's", "used-mine"]
