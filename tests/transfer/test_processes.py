@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.core import faults
+from fixtures.processes import answer_or_error
+from harness.core import faults, guard
 from harness.core.blueprint import Blueprint
 from harness.core.spec import EngineConfig
-from harness.core.verdict import DeadlineMissed
+from harness.core.verdict import DeadlineMissed, EngineRaised
 from harness.transfer.processes import Child, ChildDied, Drawn, RemoteEngine, RemoteError, parent, warm
 from harness.transfer.processes.freight import packed, unpacked
 from harness.transfer.processes.leftovers import Leftovers, mark_of
@@ -103,6 +104,15 @@ def test_a_flood_arrives_whole_in_both_directions(start):
 
     assert awkward.flood(32 << 20) == b"x" * (32 << 20)
     assert awkward.swallow(bytes(32 << 20)) == 32 << 20
+
+
+def test_an_error_is_an_answer_and_the_end_of_the_process_is_none(start):
+    awkward = guard.Guarded(start(AWKWARD), 20.0)
+
+    assert answer_or_error(lambda: awkward.flood(1)) == b"x"
+    assert "no such page" in answer_or_error(awkward.fail_oddly)
+    with pytest.raises(EngineRaised, match="ended with exit status 7"):
+        answer_or_error(awkward.leave)
 
 
 def test_a_hang_misses_the_deadline_and_shows_where_it_stands(start):
