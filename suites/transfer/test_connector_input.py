@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from fixtures.connector import SLOT, check_payload, check_refused, payload
+from fixtures.connector import SLOT, check_payload, payload
 from harness.core.capabilities import ConnectorCap, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -25,7 +25,7 @@ LIMIT = 4096
 def test_readers(carrier: Connector, judge: Judge, seed: int) -> None:
     """A payload for no reader, or fewer, is refused, and nothing is held."""
     for readers in (0, -1):
-        check_refused(judge, lambda n=readers: carrier.put(*SLOT, payload(seed), readers=n), ValueError, f"a put for {readers} readers")
+        judge.refused(lambda n=readers: carrier.put(*SLOT, payload(seed), readers=n), f"a put for {readers} readers", (ValueError,))
         judge.equal((carrier.get(*SLOT), carrier.usage()["segments"]), (None, 0), f"found and held after a put for {readers} readers")
 
 
@@ -34,7 +34,7 @@ def test_tensors(carrier: Connector, judge: Judge, seed: int) -> None:
     """A tensor of another dtype or shape, or one with gaps, is refused, and nothing is held."""
     data = payload(seed, 1000)
     for what, tensor in {"float32": data.to(torch.float32), "two dimensions": data.view(10, 100), "gaps": data[::2]}.items():
-        check_refused(judge, lambda bad=tensor: carrier.put(*SLOT, bad), ValueError, f"a tensor with {what}")
+        judge.refused(lambda bad=tensor: carrier.put(*SLOT, bad), f"a tensor with {what}", (ValueError,))
         judge.equal((carrier.get(*SLOT), carrier.usage()["segments"]), (None, 0), f"found and held after a tensor with {what}")
 
 
@@ -47,7 +47,7 @@ def test_limit(build_engine: Callable[..., Any], judge: Judge, seed: int) -> Non
     _, _, handle = carrier.put(*SLOT, largest)
     before = dict(carrier.usage())
 
-    said = check_refused(judge, lambda: carrier.put(*SLOT, payload(seed, LIMIT + 1)), ValueError, "a payload of one byte more")
+    said = judge.refused(lambda: carrier.put(*SLOT, payload(seed, LIMIT + 1)), "a payload of one byte more", (ValueError,))
 
     judge.demand(str(LIMIT) in said, got=said, expected=f"an error that names the limit of {LIMIT} bytes")
     check_payload(judge, carrier.get(*SLOT, handle), largest, "payload of the largest size")
@@ -64,6 +64,6 @@ def test_damage(engine: Any, carrier: Connector, judge: Judge, seed: int) -> Non
     _, _, handle = carrier.put(*SLOT, payload(seed))
 
     for reader in (1, 2):
-        check_refused(judge, lambda: carrier.get(*SLOT, handle), Exception, f"reader {reader} of a damaged payload")
+        judge.refused(lambda: carrier.get(*SLOT, handle), f"reader {reader} of a damaged payload")
     _, _, handle = carrier.put(*SLOT, payload(seed + 1))
     check_payload(judge, carrier.get(*SLOT, handle), payload(seed + 1), "payload put next")

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from fixtures.connector import SLOT, check_payload
-from fixtures.processes import TwoProcesses
+from fixtures.processes import TwoProcesses, answer_or_error
 from harness.core.capabilities import ConnectorCap, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.core.verdict import EngineRaised
 from harness.transfer.processes import Drawn
 from harness.transfer.protocol import Buffer
 from markers import register_ci
@@ -26,16 +25,16 @@ MakePair = Callable[..., TwoProcesses]
 
 def get_or_error(connector: Any, place: tuple[str, str, str], handle: Any) -> tuple[Buffer, int] | str | None:
     """What a get gives, or the text of its error."""
-    try:
-        return connector.get(*place, handle)
-    except EngineRaised as told:
-        return f"{type(told.__cause__).__name__}: {told.__cause__}"
+    __tracebackhide__ = True
+    return answer_or_error(lambda: connector.get(*place, handle))
 
 
 def check_nothing(judge: Judge, found: tuple[Buffer, int] | str | None, what: str) -> None:
     """A get gave None or an error that says something, and no bytes."""
     __tracebackhide__ = True
-    judge.demand(found is None or (isinstance(found, str) and bool(found)), got=f"{what}: a payload", expected="none, or an error")
+    got = "an error without a text" if isinstance(found, str) else "a payload"
+    told = found is None or (isinstance(found, str) and bool(found))
+    judge.demand(told, got=f"{what}: {got}", expected="none, or an error that says why")
 
 
 @claim("connector.processes.bits", source="DESIGN: put gives (ok, size, handle), get gives (data, size) or None")
@@ -155,11 +154,9 @@ def test_receiver_killed(two_processes: MakePair, judge: Judge, seed: int) -> No
     pair.sender.child.cont()
     pair.restart_receiver()
 
-    found = get_or_error(pair.receiver.connector, SLOT, handle)
+    found = pair.receiver.connector.get(*SLOT, handle)
     if found is not None:
-        check_payload(
-            judge, found if isinstance(found, tuple) else None, Drawn(seed, 1000).tensor(), "payload for the receiver that came back"
-        )
+        check_payload(judge, found, Drawn(seed, 1000).tensor(), "payload for the receiver that came back")
     sender.discard(*SLOT, handle)
     judge.equal(sender.usage()["segments"], 0, "payloads held after the discard")
     _, _, handle = sender.put(*SLOT, Drawn(seed + 1, 1000))

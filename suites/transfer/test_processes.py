@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from fixtures.processes import Apart
+from fixtures.processes import Apart, answer_or_error
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.core.verdict import EngineRaised
 from harness.transfer.protocol import Delivery, Outcome
 from markers import register_ci
 
@@ -23,10 +22,8 @@ BRIEF = 0.1
 
 def fetched_or_error(boundary: Apart, request_id: str) -> Delivery | str:
     """What a short receive gives, or the text of its error."""
-    try:
-        return boundary.receive(request_id, timeout=BRIEF)
-    except EngineRaised as told:
-        return f"{type(told.__cause__).__name__}: {told.__cause__}"
+    __tracebackhide__ = True
+    return answer_or_error(lambda: boundary.receive(request_id, timeout=BRIEF))
 
 
 def check_whole_or_told(boundary: Apart, judge: Judge, got: Delivery | str, request_id: str) -> None:

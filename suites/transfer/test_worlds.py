@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from fixtures.processes import Stage
+from fixtures.processes import Stage, answer_or_error
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
-from harness.core.guard import call
 from harness.core.judge import Judge
-from harness.core.verdict import EngineRaised
 from harness.transfer.processes import Kept, Pending
 from harness.transfer.protocol import Delivery, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload, expected_rows
@@ -212,15 +210,14 @@ def check_survivors(world: Requests, judge: Judge) -> None:
         if role is ReceiveRole.LEADER:
             world.stage.world.children[rank].kill()
     for rank, pending in zip(followers, waiting, strict=True):
-        check_told(judge, pending, rank)
+        check_told(judge, world.stage, pending, rank)
 
 
-def check_told(judge: Judge, pending: Pending, rank: int) -> None:
+def check_told(judge: Judge, stage: Stage, pending: Pending, rank: int) -> None:
     """The rank's call ended, in time, without a payload."""
     __tracebackhide__ = True
-    try:
-        delivery = call("distribute", pending.result)
-    except EngineRaised as told:
-        judge.demand(bool(str(told.__cause__)), got=f"rank {rank}: an error without a text", expected="one that says what happened")
+    got = answer_or_error(lambda: stage.results([pending])[0])
+    if isinstance(got, str):
+        judge.demand(bool(got), got=f"rank {rank}: an error without a text", expected="one that says what happened")
         return
-    judge.equal((delivery.outcome, delivery.payload), (Outcome.FAILED, None), f"outcome, payload on rank {rank} after its leader died")
+    judge.equal((got.outcome, got.payload), (Outcome.FAILED, None), f"outcome, payload on rank {rank} after its leader died")

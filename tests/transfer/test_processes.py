@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.core import faults
+from fixtures.processes import answer_or_error
+from harness.core import faults, guard
 from harness.core.blueprint import Blueprint
 from harness.core.spec import EngineConfig
-from harness.core.verdict import DeadlineMissed
+from harness.core.verdict import DeadlineMissed, EngineRaised
 from harness.transfer.processes import Child, ChildDied, Drawn, RemoteEngine, RemoteError, parent, warm
 from harness.transfer.processes.freight import packed, unpacked
-from harness.transfer.processes.leftovers import Leftovers
+from harness.transfer.processes.leftovers import Leftovers, mark_of
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 
 CONFIG = EngineConfig("cpu", "cpu", {}, 0)
@@ -103,6 +104,15 @@ def test_a_flood_arrives_whole_in_both_directions(start):
 
     assert awkward.flood(32 << 20) == b"x" * (32 << 20)
     assert awkward.swallow(bytes(32 << 20)) == 32 << 20
+
+
+def test_an_error_is_an_answer_and_the_end_of_the_process_is_none(start):
+    awkward = guard.Guarded(start(AWKWARD), 20.0)
+
+    assert answer_or_error(lambda: awkward.flood(1)) == b"x"
+    assert "no such page" in answer_or_error(awkward.fail_oddly)
+    with pytest.raises(EngineRaised, match="ended with exit status 7"):
+        answer_or_error(awkward.leave)
 
 
 def test_a_hang_misses_the_deadline_and_shows_where_it_stands(start):
@@ -278,5 +288,25 @@ def test_leftovers_are_new_names_that_nobody_uses(tmp_path):
 
     with (tmp_path / "file").open(), (tmp_path / "folder" / "inside").open():
         assert left.abandoned(["file"]) == []
-    left.remove()
-    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_leftovers_of_another_run_are_none(tmp_path):
+    left = Leftovers(tmp_path)
+    (tmp_path / "assay-shm-1").mkdir()
+    (tmp_path / f"{mark_of(1)}file").touch()
+
+    assert left.abandoned(["assay-shm-2", mark_of(2)]) == []
+    assert left.abandoned(["assay-shm-1", mark_of(1)]) == ["assay-run-1-file", "assay-shm-1"]
+
+
+def test_only_what_is_marked_new_and_unused_is_removed(tmp_path):
+    (tmp_path / "old-mine").touch()
+    left = Leftovers(tmp_path)
+    for name in ("new-mine", "used-mine", "somebody's"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder-mine").mkdir()
+
+    with (tmp_path / "used-mine").open():
+        left.remove(["mine"])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old-mine", "somebody's", "used-mine"]

@@ -6,7 +6,6 @@ import itertools
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -64,10 +63,15 @@ class VllmOmniSharedMemory:
         return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
 
     def close(self) -> None:
-        """Also removes what the engine leaves for good of this process's own puts; what other processes left is theirs to answer for."""
+        """Also removes what the engine leaves for good: a segment and a lock file for each key that it cannot carry.
+
+        Of this process's own puts: what a killed process left is the engine's to find, and the checks' to see.
+        """
         for made in self._made:
             made.close()
-            made.sweep()
+        names = {name for made in self._made for name in made.asked}
+        for path in [path for path in SHM.iterdir() if any(name in path.name for name in names)]:
+            path.unlink(missing_ok=True)
         self._made.clear()
 
 
@@ -88,14 +92,16 @@ class SharedMemory:
         self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
         self._lock = threading.Lock()
         self._put: dict[str, int] = {}
-        self._tried: set[str] = set()
+        self.asked: set[str] = set()
+        """The engine's names of whatever was to be put here, carried or not."""
 
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         """The engine logs what went wrong and says False."""
         if readers != 1:
             raise NotImplementedError("vllm-omni-shm: a payload has one reader")
         name, size = self.address + key, len(byte_view(data))  # the engine carries any object, the protocol bytes alone
-        self._tried.add(name)
+        with self._lock:
+            self.asked.add(name)
         ok, _, handle = self._native.put(from_stage, to_stage, name, data)
         if not ok:
             return False, 0, None
@@ -123,14 +129,6 @@ class SharedMemory:
 
     def close(self) -> None:
         self._native.close()
-
-    def sweep(self) -> None:
-        """Remove the segment and the lock file of each key that was put here: the engine leaves both where it cannot carry one."""
-        for name in self._tried:
-            if "/" not in name:
-                for left in (name, f"shm_{name}_lockfile.lock"):
-                    with suppress(OSError, ValueError):  # a name that no file can have
-                        (SHM / left).unlink(missing_ok=True)
 
     def _held(self) -> dict[str, int]:
         """What was put here and still lies on the host. A reader in another process tells nobody that it took a payload away."""

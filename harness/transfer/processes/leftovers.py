@@ -14,7 +14,15 @@ _BLOCK = 512
 """Bytes of a block as stat(2) counts them."""
 
 PATIENCE = 1.0
-"""Seconds in which a name may still go: other runs on this machine put and free segments too, and theirs are nobody's for a moment."""
+"""Seconds in which a name may still go: other programs on this machine put and free segments too, and theirs are nobody's for a moment."""
+
+ASSAY = "assay-"
+"""Stands in every name that a child of any run of Assay gives, our own transports and adapters' prefixes alike."""
+
+
+def mark_of(run: int) -> str:
+    """Stands in names that outlast every process of the run with this process id, and belong to it all the same."""
+    return f"{ASSAY}run-{run}-"
 
 
 class Leftovers:
@@ -37,18 +45,25 @@ class Leftovers:
         return total
 
     def abandoned(self, own: Iterable[str] = ()) -> list[str]:
-        """New names that no process has open or mapped: those with one of `own` in them, and others if they do not go within PATIENCE."""
+        """New names that no process has open or mapped: those with one of `own` in them, and others if they do not go within PATIENCE.
+
+        Those of other runs of Assay are none: what a test there has just killed, it has not swept yet.
+        """
         left, until = self.new() - self._used(self.new()), time.monotonic() + PATIENCE
-        ours = {name for name in left if any(mark in name for mark in own)}
-        left -= ours
+        ours = _marked(left, own)
+        left = {name for name in left - ours if ASSAY not in name}
         while left and time.monotonic() < until:
             left &= self._listing()
             left -= self._used(left)
         return sorted(ours | left)
 
-    def remove(self) -> None:
-        """Take away what is abandoned, so that a broken engine costs one test and not the machine's memory."""
-        for name in self.abandoned():
+    def remove(self, own: Iterable[str]) -> None:
+        """Take away what is new, unused and has one of `own` in its name: a broken engine costs one test and not the machine's memory.
+
+        Nothing else: a file without a mark may be anybody's, who has just written it and closed it.
+        """
+        marked = _marked(self.new(), own)
+        for name in marked - self._used(marked):
             path = self._root / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
@@ -67,6 +82,11 @@ class Leftovers:
                 if inside != path:
                     used.add(inside.split("/")[0].removesuffix(" (deleted)"))
         return names & used
+
+
+def _marked(names: set[str], marks: Iterable[str]) -> set[str]:
+    marks = list(marks)
+    return {name for name in names if any(mark in name for mark in marks)}
 
 
 def _opened(process: Path) -> Iterator[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from multiprocessing import parent_process
 from typing import Any
 
 import torch
 
+from harness.transfer.processes.leftovers import mark_of
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 from harness.transfer.reference.shm_slots import link_name
 from harness.transfer.reference.shm_transport import PEER, try_lock
@@ -74,7 +76,8 @@ def dead_peer_blocks(original: Any, transport: Any) -> Any:
 )
 def payloads_outlive_all(original: Any, slots: Any, slot: bytes) -> Any:
     """Payloads are found beside the transports, where they outlive whoever put them."""
-    return slots._transport.path.with_name(f"assay-left-{link_name(slot)}")
+    run = parent_process()
+    return slots._transport.path.with_name(f"{mark_of(run.pid if run else os.getpid())}{link_name(slot)}")
 
 
 @wrong_input("connector/never-swept", "shm_transport:remove_abandoned", "connector.processes.nothing_left", engine=SHM)
