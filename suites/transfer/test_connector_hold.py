@@ -58,14 +58,19 @@ def test_readers(carrier: Connector, judge: Judge, seed: int) -> None:
 @claim("connector.hold.named_readers", source="protocol: saying it twice of one payload counts once")
 @requires(ConnectorCap.READERS)
 def test_named_readers(carrier: Connector, judge: Judge, seed: int) -> None:
-    """A reader that says twice that it is done counts once, and counts anew for the next payload under the key."""
-    for use in (0, 1):
+    """A reader that says twice that it is done counts once, and counts anew for the next payload under the key, however its name ends."""
+    first, second = "reader " * 40 + "first", "reader " * 40 + "second"
+    for use, replaced in enumerate((False, False, True)):
         data = payload(seed + use)
         _, _, handle = carrier.put(*SLOT, data, 2)
         for _ in (1, 2, 3):
-            carrier.done(*SLOT, handle, "first")
+            carrier.done(*SLOT, handle, first)
+        if replaced:
+            # Of the payload that takes its place nobody has said anything.
+            _, _, handle = carrier.put(*SLOT, data, 2)
+            carrier.done(*SLOT, handle, first)
         check_payload(judge, carrier.get(*SLOT, handle), data, f"payload {use} after one of two readers was done")
-        carrier.done(*SLOT, handle, "second")
+        carrier.done(*SLOT, handle, second)
         judge.equal(carrier.get(*SLOT, handle), None, f"payload {use} after both readers were done")
 
 
@@ -121,11 +126,14 @@ def test_told(carrier: Connector, judge: Judge, seed: int) -> None:
 
 @claim("connector.hold.reader_keeps", source="Mooncake#850, vllm#53095: pages freed, and used again, under a slow reader")
 def test_reader_keeps(carrier: Connector, judge: Judge, seed: int) -> None:
-    """What a reader was given stays as it was while it holds it: after a discard, after many other puts, after close."""
+    """What a reader was given stays as it was while it holds it: after it is replaced, discarded, after many other puts, after close."""
     first = payload(seed)
     _, _, handle = carrier.put(*SLOT, first)
     kept = carrier.get(*SLOT, handle)
     check_payload(judge, kept, first, "payload when it was got")
+    for number, size in enumerate((len(first), len(first) - 1, len(first) + 1), start=1):
+        _, _, handle = carrier.put(*SLOT, payload(seed + number, size))
+        check_payload(judge, kept, first, f"payload after one of {size} bytes took its place")
     carrier.discard(*SLOT, handle)
     check_payload(judge, kept, first, "payload after the discard")
 

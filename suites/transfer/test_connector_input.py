@@ -16,6 +16,9 @@ from markers import register_ci
 pytestmark = pytest.mark.connector
 register_ci(est_time=1, suite="connector")
 
+LARGE = (1 << 20) + 1
+"""Bytes: more than any part of a payload that a connector might take for the whole."""
+
 LIMIT = 4096
 """Bytes of the largest payload, where a test sets it."""
 
@@ -60,10 +63,10 @@ def test_limit(build_engine: Callable[..., Any], judge: Judge, seed: int) -> Non
 @requires(ConnectorCap.LAB)
 def test_damage(engine: Any, carrier: Connector, judge: Judge, seed: int) -> None:
     """A payload in which one bit changed on its way is an error and no payload; the next one under the key is whole."""
-    engine.lab.fail_next("damage")
-    _, _, handle = carrier.put(*SLOT, payload(seed))
-
-    for reader in (1, 2):
-        judge.refused(lambda: carrier.get(*SLOT, handle), f"reader {reader} of a damaged payload")
+    for size in (1001, LARGE):
+        engine.lab.fail_next("damage")
+        _, _, handle = carrier.put(*SLOT, payload(seed, size))
+        for reader in (1, 2):
+            judge.refused(lambda handle=handle: carrier.get(*SLOT, handle), f"reader {reader} of a damaged payload of {size} bytes")
     _, _, handle = carrier.put(*SLOT, payload(seed + 1))
     check_payload(judge, carrier.get(*SLOT, handle), payload(seed + 1), "payload put next")

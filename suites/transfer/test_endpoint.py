@@ -54,3 +54,19 @@ def test_prefetch_named(boundary: MakeBoundary, judge: Judge) -> None:
         stage.check(stage.receiver.consume(request), request)
         asked = {call.handle for call in stage.witness.calls("get", key_contains=request)}
         judge.equal(asked, {endpoint}, f"endpoints asked for the {request} request")
+
+
+@claim("transfer.endpoint.done_named", source="vllm-omni#2000: under several replicas, the sender that holds a payload is to be told")
+def test_done_named(boundary: MakeBoundary, judge: Judge) -> None:
+    """Whoever is told that a payload was received, or will not be, is the sender that the request named, not the manager's own."""
+    stage = boundary(own_endpoint=OWN)
+    for path in ("prefetched", "received"):
+        stage.send(path)
+        if path == "received":
+            delivery = stage.receive(path, ELSEWHERE)
+        else:
+            stage.start(path, ELSEWHERE)
+            delivery = stage.receiver.consume(path)
+        stage.check(delivery, path)
+        told = {call.handle for op in ("done", "discard") for call in stage.witness.calls(op, key_contains=path)}
+        judge.equal(told, {ELSEWHERE}, f"endpoints told that the payload was {path}")

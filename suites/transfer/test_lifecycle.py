@@ -137,6 +137,8 @@ def test_ids_distinct(boundary: MakeBoundary, judge: Judge) -> None:
     """Requests whose ids differ only in case, in a suffix, or behind a long common prefix are given their own payloads."""
     stage = boundary()
     ids = ["r1", "R1", "r1_retry0", "r1-0", "r1-1", "r1:0", "r1.0", "r10", "x" * 64 + "1", "x" * 64 + "2"]
+    # As long as ids that carry a session, a user and a trace are.
+    ids += ["y" * 200 + "1", "y" * 200 + "2"]
     for request in ids:
         stage.send(request)
 
@@ -236,12 +238,15 @@ def test_completes_once(boundary: MakeBoundary, engine: Any, judge: Judge) -> No
 def test_generations(boundary: MakeBoundary, judge: Judge) -> None:
     """The uses of one request id complete under generations 0, 1, 2, told apart even when they are asked for together."""
     stage = boundary()
-    for _ in range(3):
+    for use in range(3):
         stage.send("request")
         stage.start("request")
         stage.check(stage.receiver.consume("request"), "request")
+        for other in range(40):
+            # Other requests between two uses of an id, as any server has them.
+            stage.check_no_hit(stage.receive(f"other-{use}-{other}", timeout=0), "other")
 
-    told = [(c.request_id, c.generation, c.outcome) for c in stage.receiver.completions()]
+    told = [(c.request_id, c.generation, c.outcome) for c in stage.receiver.completions() if c.request_id == "request"]
     judge.equal(told, [("request", use, CompletionOutcome.DONE) for use in range(3)], "completions of three uses")
 
 

@@ -218,6 +218,22 @@ def test_memory_floor(boundary: MakeBoundary, judge: Judge) -> None:
         stage.check(delivery if tracked else stage.receive(request), request)
 
 
+@claim("transfer.prefetch.memory_floor_edge", source="protocol: min_free_device is the share that must be free; below it none is submitted")
+@requires(Transfer.MEMORY_FLOOR)
+@requires(Transfer.LAB)
+def test_memory_floor_edge(boundary: MakeBoundary, engine: Any, judge: Judge) -> None:
+    """A prefetch goes to a device with exactly the configured share free, and to none with less."""
+    for free, tracked in ((0.25, 1), (0.24, 0)):
+        stage = boundary(min_free_device=0.25)
+        engine.lab.free_memory = free
+        try:
+            stage.start(f"free-{free}")
+            judge.equal(stage.futures(), tracked, f"prefetches tracked with {free} of the device free, and a floor of 0.25")
+        finally:
+            engine.lab.free_memory = None
+        stage.settle()
+
+
 @claim("transfer.prefetch.foreground_takes_over", source="protocol: a request has one transfer; a receive replaces its prefetch")
 @requires(Transfer.ABORT)
 def test_foreground_takes_over(boundary: MakeBoundary, judge: Judge) -> None:

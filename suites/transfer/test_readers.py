@@ -1,6 +1,8 @@
 """How long a payload is held: until its readers have it, its lease ends, or somebody lets go of it."""
 
-from fixtures.transfer import Boundary, MakeBoundary
+from collections.abc import Callable
+
+from fixtures.transfer import Boundary, MakeBoundary, Ranks
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -72,6 +74,67 @@ def test_ended(boundary: MakeBoundary, judge: Judge) -> None:
         stage.check_no_hit(stage.fetch(path, "leased"), "leased")
     judge.equal(stage.witness.usage()["segments"], 1, "payloads held after the lease")
     stage.check(stage.receive("kept"), "kept")
+
+
+@claim("transfer.lease.each", source="vllm#53095: a lease that is not kept; each request has its own")
+@requires(Transfer.LEASE)
+def test_each_lease(boundary: MakeBoundary, judge: Judge) -> None:
+    """Leases begun one after the other end each at its own time, the later and shorter one first."""
+    stage = boundary()
+    long, short = 4 * stage.workload.receive_timeout, stage.workload.receive_timeout / 2
+    stage.send("long", lease=long)
+    stage.send("short", lease=short)
+    wait_out(stage)
+
+    judge.equal(stage.witness.usage()["segments"], 1, "payloads held after the shorter lease")
+    stage.check_no_hit(stage.receive("short", timeout=0), "short")
+    stage.check(stage.receive("long"), "long")
+
+
+@claim("transfer.lease.every_shard", source="Mooncake#850: what outlives its lease; a request has a shard for each receiver rank")
+@requires(Transfer.LEASE)
+@requires(Transfer.HEAD_SLICING)
+def test_every_shard(ranks: Callable[..., Ranks], judge: Judge) -> None:
+    """A lease ends for every shard of the request: no receiver rank is given its own, and nothing is held."""
+    stages = ranks(1, 2, total=4)
+    first, second = stages.receivers
+    stages.send("request", lease=first.workload.receive_timeout / 2)
+    judge.equal(first.witness.usage()["segments"], 2, "shards held within the lease")
+    wait_out(first)
+
+    judge.equal(dict(first.witness.usage()), NOTHING, "what the connector holds after the lease")
+    for stage in (first, second):
+        stage.check_no_hit(stage.receive("request", timeout=0), "request")
+
+
+@claim("transfer.readers.every_shard", source="vllm-omni#3583: several readers, and each receiver rank has a shard of its own")
+@requires(Transfer.READERS)
+@requires(Transfer.HEAD_SLICING)
+def test_every_shard_for_each(ranks: Callable[..., Ranks], judge: Judge) -> None:
+    """Where a request has several readers, each shard of it has."""
+    stages = ranks(1, 2, total=4)
+    stages.send("request", readers=2)
+    for stage in stages.receivers:
+        again = stage.deploy("receiver")
+        stage.check(stage.receive("request"), "request")
+        stage.check(again.receive("request", stage.workload.endpoint, stage.workload.receive_timeout), "request")
+        again.close()
+    judge.equal(dict(stages.receivers[0].witness.usage()), NOTHING, "what the connector holds after the last reader")
+
+
+@claim("transfer.reject.tracked", source="vllm#41269: a request that is turned down is not fetched any more")
+@requires(Transfer.REJECT)
+def test_tracked(boundary: MakeBoundary, judge: Judge) -> None:
+    """A request that is turned down while its prefetch is tracked is tracked no longer, and its payload let go of."""
+    stage = boundary()
+    stage.send("request")
+    stage.start("request")
+    stage.receiver.reject("request", stage.workload.endpoint)
+
+    judge.equal(stage.futures(), 0, "prefetches tracked after the request was turned down")
+    stage.check_no_hit(stage.receiver.consume("request"), "request")
+    judge.equal(stage.witness.usage()["segments"], 0, "payloads held after the request was turned down")
+    stage.settle()
 
 
 @claim("transfer.reject.told", source="vllm#41269: a receiver rejects before admission, and the sender's blocks stay held")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fixtures.transfer import Boundary, MakeBoundary, on_device
+from fixtures.transfer import Boundary, MakeBoundary, Ranks, on_device
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -108,6 +108,21 @@ def test_live_id(boundary: MakeBoundary, judge: Judge) -> None:
 
     stage.send("request", seq_len=1)
     stage.check(stage.receive("request"), "request")
+
+
+@claim("transfer.send.live_shard", source="vllm#10583: an id is live while any part of what was sent under it is still to be read")
+@requires(Transfer.HEAD_SLICING)
+def test_live_shard(ranks: Callable[..., Ranks], judge: Judge) -> None:
+    """An id of which one receiver rank has its shard is still live: a second send is refused, and the other rank is given the first."""
+    stages = ranks(1, 2, total=4)
+    first, second = stages.receivers
+    stages.send("request")
+    first.check(first.receive("request"), "request")
+
+    sender = stages.senders[0]
+    again = partial(sender.sender.send, "request", sender.draw("request").pages, sender.workload.block_ids, sender.workload.seq_len)
+    judge.refused(again, "a send of an id with a shard that was not read")
+    second.check(second.receive("request"), "request")
 
 
 @claim("transfer.send.readers_and_lease", source="spec: bad input gets a clear error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -144,3 +145,10 @@ def any_tensor(original: Any, connector: Any, data: Any) -> bytes:
 def names_ignored(original: Any, connector: Any, from_stage: str, to_stage: str, key: str, handle: Any = None, reader: str = "") -> None:
     """A reader that says twice that it is done counts as two."""
     original(connector, from_stage, to_stage, key, handle)
+
+
+@wrong_input("connector/threads-uncounted", "memory:MemoryConnector.done", "connector.threads.readers", engine=MEMORY)
+def threads_uncounted(original: Any, connector: Any, *done: Any) -> None:
+    """Only readers of the main thread count."""
+    if threading.current_thread() is threading.main_thread():
+        original(connector, *done)

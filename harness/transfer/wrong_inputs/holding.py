@@ -111,3 +111,47 @@ def receive_keeps_prefetch(original: Any, manager: Any, *request: Any, **how: An
 def branch_by_branch(original: Any, manager: Any, branches: Any, endpoint: Any, timeout: float) -> Any:
     """Each branch may take the whole timeout."""
     return {branch: manager.receive(sent_as, endpoint, timeout) for branch, sent_as in branches.items()}
+
+
+@wrong_input("transfer/done-told-to-own", "manager:TransferManager._done", "transfer.endpoint.done_named")
+def done_told_to_own(original: Any, manager: Any, request_id: str, endpoint: Any) -> None:
+    """Whoever the request named, the manager's own sender is told that its payload was received."""
+    original(manager, request_id, manager.endpoint)
+
+
+@wrong_input("transfer/lease-behind-another", "leases:Leases.begin", "transfer.lease.each")
+def lease_behind_another(original: Any, leases: Any, name: str, seconds: float) -> None:
+    """A lease ends no sooner than those that were begun before it."""
+    original(leases, name, seconds + len(leases.names()) * 1e6)
+
+
+@wrong_input("transfer/lease-of-first-shard", "sender:Sender._expire", "transfer.lease.every_shard")
+def lease_of_first_shard(original: Any, sender: Any, request_id: str) -> None:
+    """At the end of a lease the first receiver rank's shard is freed."""
+    shard = sender._addresses.sent(request_id)[0]
+    sender._connector.discard(*sender._addresses.stages(), shard.key)
+
+
+@wrong_input("transfer/readers-of-first-shard", "sender:Sender._publish", "transfer.readers.every_shard")
+def readers_of_first_shard(original: Any, sender: Any, request_id: str, shard: Any, data: Any, readers: int) -> None:
+    """Only the first receiver rank's shard has the readers asked for; the others have one."""
+    original(sender, request_id, shard, data, readers if shard.piece.target_rank == 0 else 1)
+
+
+@wrong_input("transfer/rejected-and-fetched", "manager:TransferManager.reject", "transfer.reject.tracked")
+def rejected_and_fetched(original: Any, manager: Any, request_id: str, endpoint: Any = None) -> None:
+    """A request that is turned down keeps its prefetch."""
+    manager._done(request_id, endpoint)
+
+
+@wrong_input("transfer/live-while-whole", "sender:Sender._is_live", "transfer.send.live_shard")
+def live_while_whole(original: Any, sender: Any, request_id: str) -> bool:
+    """An id is free once any part of its payload was read."""
+    stages = sender._addresses.stages()
+    return all(sender._connector.holds(*stages, shard.key) for shard in sender._addresses.sent(request_id))
+
+
+@wrong_input("transfer/floor-above", "memory_floor:MemoryFloor.leaves_room", "transfer.prefetch.memory_floor_edge")
+def floor_above(original: Any, floor: Any, device: Any) -> bool:
+    """More than the configured share must be free."""
+    return floor._share <= 0 or floor._free(device) > floor._share
