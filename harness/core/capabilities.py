@@ -36,7 +36,7 @@ class Transfer(str, Enum):
     """How many prefetches may be outstanding: `value`. A start, and a consume, keep the request's own prefetch and
     those of the `value - 1` others that started last, and drop the rest: at 1 that of any other request."""
     ABORT = "abort"
-    """`abort(request_id)` ends a request's transfer, queued or under way."""
+    """`abort(request_id)` ends a request's transfer, queued or under way, and its sender lets go of it; also where the sender aborts."""
     COMPLETIONS = "completions"
     """`completions()` reports the end of each started transfer, once."""
     FAILURE_REASONS = "failure_reasons"

@@ -228,7 +228,10 @@ class Connector(Protocol):
         ...
 
     def close(self) -> None:
-        """Free everything put here; what a reader still holds stays readable. May be called twice."""
+        """Free everything put here; what a reader still holds stays readable. May be called twice.
+
+        After it nothing put here is held or found: `holds` is False, `usage` counts nothing, a `get` of it here gives None.
+        """
         ...
 
 
@@ -289,6 +292,8 @@ class TransferManager(Protocol):
     ) -> Delivery:
         """Fetch in the foreground, waiting up to `timeout` seconds for the sender; MISS after that.
 
+        A request has one transfer: with capability ABORT a receive takes the place of its prefetch.
+
         `skip_tokens`: the receiver has the first tokens already, and is given those behind them (capability SKIP_TOKENS). `into`: token t
         goes to block `into.block_ids[t // block_size]`, row `t % block_size`, whatever was skipped; nothing else in there changes, and
         nothing at all unless it is a HIT (capability INTO).
@@ -315,7 +320,11 @@ class TransferManager(Protocol):
         ...
 
     def abort(self, request_id: str) -> None:
-        """The request is gone: its transfer is not begun, or its result is dropped (capability ABORT)."""
+        """The request is gone (capability ABORT).
+
+        On the receiver its transfer is not begun, or its result is dropped, and the sender holds nothing for this reader any more. On the
+        sender nobody is given it any more, and nothing is held for it.
+        """
         ...
 
     def reject(self, request_id: str, endpoint: Endpoint | None = None) -> None:
