@@ -63,10 +63,14 @@ class VllmOmniSharedMemory:
         return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
 
     def close(self) -> None:
-        """Also removes what the engine leaves for good: a segment and a lock file for each key that it cannot carry."""
+        """Also removes what the engine leaves for good: a segment and a lock file for each key that it cannot carry.
+
+        Of this process's own puts: what a killed process left is the engine's to find, and the checks' to see.
+        """
         for made in self._made:
             made.close()
-        for path in (path for made in self._made for path in SHM.glob(f"*{made.address}*")):
+        names = {name for made in self._made for name in made.asked}
+        for path in [path for path in SHM.iterdir() if any(name in path.name for name in names)]:
             path.unlink(missing_ok=True)
         self._made.clear()
 
@@ -88,12 +92,16 @@ class SharedMemory:
         self._native = OmniConnectorFactory.create_connector(ConnectorSpec("SharedMemoryConnector"))
         self._lock = threading.Lock()
         self._put: dict[str, int] = {}
+        self.asked: set[str] = set()
+        """The engine's names of whatever was to be put here, carried or not."""
 
     def put(self, from_stage: str, to_stage: str, key: str, data: Buffer, readers: int = 1) -> tuple[bool, int, Any]:
         """The engine logs what went wrong and says False."""
         if readers != 1:
             raise NotImplementedError("vllm-omni-shm: a payload has one reader")
         name, size = self.address + key, len(byte_view(data))  # the engine carries any object, the protocol bytes alone
+        with self._lock:
+            self.asked.add(name)
         ok, _, handle = self._native.put(from_stage, to_stage, name, data)
         if not ok:
             return False, 0, None
