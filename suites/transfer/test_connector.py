@@ -78,9 +78,9 @@ def test_empty(carrier: Connector, judge: Judge) -> None:
     judge.equal(carrier.get(*SLOT), None, "what get says before the put")
     ok, size, handle = carrier.put(*SLOT, b"")
     judge.equal((ok, size), (True, 0), "what put says")
+    judge.equal(carrier.usage()["segments"], 1, "payloads held")
 
     check_payload(judge, carrier.get(*SLOT, handle), payload(0, 0), "payload")
-    judge.equal(carrier.usage()["segments"], 1, "payloads held")
 
 
 @claim("connector.carry.unknown_key", source="DESIGN: get never waits; None is how nothing looks")

@@ -87,6 +87,7 @@ def test_threads_and_keys(carrier: Connector, judge: Judge, clock: Clock, seed: 
 
 
 @claim("connector.threads.one_key", source="protocol: a second put takes the place of the first, all at once")
+@requires(ConnectorCap.MANY_READS)
 def test_threads_and_one_key(carrier: Connector, judge: Judge, clock: Clock, seed: int) -> None:
     """Threads that put under one key replace each other's payloads whole: each get gives one of them, not a mixture."""
     sent = [payload(seed + number, SIZE + number) for number in range(THREADS)]
