@@ -90,8 +90,13 @@ class Run:
 def _why_unavailable(selection: Selection, profile: Profile) -> str | None:
     try:
         return selection.spec.why_unavailable(profile)
-    except Exception as broken:  # noqa: BLE001 - a third party's available() may raise anything; the run goes on without that engine
-        return f"available() raised {type(broken).__name__}: {broken}"
+    except Exception as broken:
+        told = f"available() raised {type(broken).__name__}: {broken}"
+        if selection.spec.reference:
+            # It ships with Assay: a run without it would be green for want of a package of ours.
+            raise pytest.UsageError(f"{selection.spec.name}: {told}; install what pyproject.toml asks for") from broken
+        # A third party's may raise anything; the run goes on without that engine.
+        return told
 
 
 RUN = pytest.StashKey[Run]()

@@ -230,7 +230,7 @@ class Connector(Protocol):
     def close(self) -> None:
         """Free everything put here; what a reader still holds stays readable. May be called twice.
 
-        After it nothing is held or found: `holds` is False, `usage` counts nothing, and a `get` gives None.
+        After it nothing put here is held or found: `holds` is False, `usage` counts nothing, a `get` of it here gives None.
         """
         ...
 

@@ -188,6 +188,16 @@ def test_own_engine_unavailable(suite, takes):
     assert suite.run(adapter="Gated").verdict == "UNAVAILABLE"
 
 
+def test_embedded_engine_that_cannot_say_whether_it_runs(suite):
+    """Assay is not whole: nothing runs. Of another's engine it is the reason why that one is unavailable."""
+    suite.check("judge.equal(1, 1, 'one')")
+
+    ran = suite.run(adapter="Unready")
+    assert ran.ret == 4
+    assert "connector/unready: available() raised ImportError: no xxhash" in ran.printed
+    assert suite.run(adapter="Foreign").verdict == "UNAVAILABLE"
+
+
 def test_own_engine_does_not_leak(suite):
     """An engine that is closed with its test owes nothing afterwards."""
     suite.check("fresh_engine.hold(1)\njudge.equal(1, 1, 'one')", takes="fresh_engine, judge")

@@ -87,6 +87,8 @@ class Toy:
 
     @classmethod
     def available(cls):
+        if isinstance(cls.why, Exception):
+            raise cls.why
         return cls.why
 
     @classmethod
@@ -109,6 +111,8 @@ NotYet = variant("notyet", capabilities=OFFERED | {"many_reads": {"support": "no
 Newer = variant("newer", capabilities=OFFERED | {"many_reads": {"support": "since", "since": "99.0"}})
 Older = variant("older", capabilities=OFFERED | {"many_reads": {"support": "since", "since": "0.0.1"}})
 Missing = variant("missing", why="no cards here")
+Unready = variant("unready", why=ImportError("no xxhash"), reference=True)
+Foreign = variant("foreign", why=ImportError("no xxhash"), reference=False)
 Gated = variant("gated", build_raises=Unavailable("weights are gated"))
 Broken = variant("broken", build_raises=RuntimeError("no kernel image"))
 Twice = variant("twice", profiles={"cpu": {}, "large": {}})

@@ -243,7 +243,7 @@ class Child:
         return text.decode(errors="replace")
 
     def _signal(self, number: int) -> None:
-        # Until it is joined its number is not given to another process.
+        # Where it has ended, the server that forked it has reaped it, and its number may be another's.
         if self._process.exitcode is None:
             os.kill(self.pid, number)
 

@@ -47,7 +47,7 @@ class Store:
             raise ValueError(f"a payload of {len(view)} bytes, the limit is {limit} (option limit)")
         copy = self._copy(view)
         checksum = checksum_of(copy) if self._checksum else None
-        if self._lab is not None and self._lab.takes("damage"):
+        if self._lab is not None and self._lab.takes("damage") and len(copy):
             copy[len(copy) // 2] ^= 1
         self._publish(slot, Held(copy.toreadonly(), checksum, readers))
         return len(copy)
