@@ -3,6 +3,7 @@
 pytest_plugins = [
     "harness.pytest_plugin",
     "fixtures.transfer",
+    "fixtures.ranks",
     "fixtures.schedules",
     "fixtures.connector",
     "fixtures.processes",

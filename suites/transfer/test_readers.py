@@ -1,8 +1,7 @@
 """How long a payload is held: until its readers have it, its lease ends, or somebody lets go of it."""
 
-from collections.abc import Callable
-
-from fixtures.transfer import Boundary, MakeBoundary, Ranks
+from fixtures.ranks import MakeRanks
+from fixtures.transfer import Boundary, MakeBoundary
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -94,7 +93,7 @@ def test_each_lease(boundary: MakeBoundary, judge: Judge) -> None:
 @claim("transfer.lease.every_shard", source="Mooncake#850: what outlives its lease; a request has a shard for each receiver rank")
 @requires(Transfer.LEASE)
 @requires(Transfer.HEAD_SLICING)
-def test_every_shard(ranks: Callable[..., Ranks], judge: Judge) -> None:
+def test_every_shard(ranks: MakeRanks, judge: Judge) -> None:
     """A lease ends for every shard of the request: no receiver rank is given its own, and nothing is held."""
     stages = ranks(1, 2, total=4)
     first, second = stages.receivers
@@ -110,7 +109,7 @@ def test_every_shard(ranks: Callable[..., Ranks], judge: Judge) -> None:
 @claim("transfer.readers.every_shard", source="vllm-omni#3583: several readers, and each receiver rank has a shard of its own")
 @requires(Transfer.READERS)
 @requires(Transfer.HEAD_SLICING)
-def test_every_shard_for_each(ranks: Callable[..., Ranks], judge: Judge) -> None:
+def test_every_shard_for_each(ranks: MakeRanks, judge: Judge) -> None:
     """Where a request has several readers, each shard of it has."""
     stages = ranks(1, 2, total=4)
     stages.send("request", readers=2)

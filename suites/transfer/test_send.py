@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from fixtures.transfer import Boundary, MakeBoundary, Ranks, on_device
+from fixtures.ranks import MakeRanks
+from fixtures.transfer import Boundary, MakeBoundary, on_device
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -112,7 +113,7 @@ def test_live_id(boundary: MakeBoundary, judge: Judge) -> None:
 
 @claim("transfer.send.live_shard", source="vllm#10583: an id is live while any part of what was sent under it is still to be read")
 @requires(Transfer.HEAD_SLICING)
-def test_live_shard(ranks: Callable[..., Ranks], judge: Judge) -> None:
+def test_live_shard(ranks: MakeRanks, judge: Judge) -> None:
     """An id of which one receiver rank has its shard is still live: a second send is refused, and the other rank is given the first."""
     stages = ranks(1, 2, total=4)
     first, second = stages.receivers

@@ -1,8 +1,7 @@
 """Heads reach the rank that holds them, when sender and receiver differ in tensor parallelism."""
 
-from collections.abc import Callable
-
-from fixtures.transfer import MakeBoundary, Ranks
+from fixtures.ranks import MakeRanks, Ranks
+from fixtures.transfer import MakeBoundary
 from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
@@ -11,8 +10,6 @@ from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=1, suite="transfer")
 register_cuda_ci(est_time=2, suite="transfer-h100")
-
-MakeRanks = Callable[..., Ranks]
 
 
 @claim("transfer.tp.split", source="spec: TP 1 to 2; vllm#37940: right for equal TP, wrong for 1 to 2")

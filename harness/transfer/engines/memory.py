@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
+from harness.transfer.engines.connectors import Connectors
 from harness.transfer.protocol import Connector
 from harness.transfer.reference.lab import ReferenceLab
 from harness.transfer.reference.memory import MemoryConnector
 
 
-class MemoryConnectorEngine:
+class MemoryConnectorEngine(Connectors[MemoryConnector]):
     """Makes memory connectors. Its lab acts on all of them; there is one on a VirtualClock only."""
 
     def __init__(self, clock: Clock) -> None:
-        self._made: list[MemoryConnector] = []
+        super().__init__()
         self.lab = ReferenceLab(clock, ("store",)) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
@@ -32,16 +33,4 @@ class MemoryConnectorEngine:
         """ValueError for an address: nothing outside this process can join."""
         if address is not None:
             raise ValueError(f"connector/memory: address {address!r}; memory of another process cannot be joined")
-        made = MemoryConnector(self.lab)
-        self._made.append(made)
-        return made
-
-    def usage(self) -> dict[str, int]:
-        """`segments` and `bytes`, over all connectors made."""
-        each = [made.usage() for made in self._made]
-        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
-
-    def close(self) -> None:
-        for made in self._made:
-            made.close()
-        self._made.clear()
+        return self.keep(MemoryConnector(self.lab))

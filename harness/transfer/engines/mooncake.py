@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
+from harness.transfer.engines.connectors import Connectors
 from harness.transfer.engines.tcp import deadline_of, is_checked, limit_of, refuse_unknown
 from harness.transfer.protocol import Connector
 
 if TYPE_CHECKING:
-    from harness.transfer.engines.mooncake_connector import MooncakeConnector
+    pass
 
 LIBRARIES = {"libibverbs.so.1": "libibverbs1", "libnuma.so.1": "libnuma1", "libcurl.so.4": "libcurl4"}
 """What the wheel links to and does not bring, and Debian's packages for it. The first is needed without any RDMA card, too."""
 
 
-class MooncakeConnectorEngine:
+class MooncakeConnectorEngine(Connectors["MooncakeConnector"]):
     """Makes connectors, each with an engine of Mooncake's own."""
 
     lab = None
 
     def __init__(self, checksum: bool, deadline: float, limit: int) -> None:
+        super().__init__()
         self._checksum, self._deadline, self._limit = checksum, deadline, limit
-        self._made: list[MooncakeConnector] = []
 
     @staticmethod
     def available() -> str | None:
@@ -42,19 +43,7 @@ class MooncakeConnectorEngine:
         """One that asks `address` by default."""
         from harness.transfer.engines.mooncake_connector import MooncakeConnector
 
-        made = MooncakeConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit)
-        self._made.append(made)
-        return made
-
-    def usage(self) -> dict[str, int]:
-        """`segments` and `bytes`, over all connectors made."""
-        each = [made.usage() for made in self._made]
-        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
-
-    def close(self) -> None:
-        for made in self._made:
-            made.close()
-        self._made.clear()
+        return self.keep(MooncakeConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit))
 
 
 def _loads(library: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
+from harness.transfer.engines.connectors import Connectors
 from harness.transfer.protocol import Connector
 from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
 from harness.transfer.reference.shm import DEFAULT_LIMIT, ShmConnector
@@ -12,12 +13,12 @@ from harness.transfer.reference.shm_transport import unavailable
 OPTIONS = ("checksum", "limit", "pin")
 
 
-class ShmConnectorEngine:
+class ShmConnectorEngine(Connectors[ShmConnector]):
     """Makes shared-memory connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
 
     def __init__(self, checksum: bool, limit: int, pinned: bool, clock: Clock) -> None:
+        super().__init__()
         self._checksum, self._limit, self._pinned = checksum, limit, pinned
-        self._made: list[ShmConnector] = []
         self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
@@ -42,16 +43,4 @@ class ShmConnectorEngine:
 
     def connector(self, address: str | None = None) -> Connector:
         """A peer of a transport of its own, or of the one that `address` names."""
-        made = ShmConnector(address, checksum=self._checksum, limit=self._limit, pinned=self._pinned, lab=self.lab)
-        self._made.append(made)
-        return made
-
-    def usage(self) -> dict[str, int]:
-        """`segments` and `bytes`, over all connectors made."""
-        each = [made.usage() for made in self._made]
-        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
-
-    def close(self) -> None:
-        for made in self._made:
-            made.close()
-        self._made.clear()
+        return self.keep(ShmConnector(address, checksum=self._checksum, limit=self._limit, pinned=self._pinned, lab=self.lab))

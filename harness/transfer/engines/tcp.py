@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from harness.core.clock import Clock, VirtualClock
 from harness.core.spec import EngineConfig
+from harness.transfer.engines.connectors import Connectors
 from harness.transfer.protocol import Connector
 from harness.transfer.reference.lab import ConnectorLab, ReferenceLab
 from harness.transfer.reference.tcp import DEADLINE, LIMIT, TcpConnector
@@ -14,12 +15,12 @@ from harness.transfer.reference.tcp import DEADLINE, LIMIT, TcpConnector
 OPTIONS = ("checksum", "deadline", "limit")
 
 
-class TcpConnectorEngine:
+class TcpConnectorEngine(Connectors[TcpConnector]):
     """Makes tcp connectors. Its lab acts on those made from then on; there is one on a VirtualClock, or a `Pause` set by hand."""
 
     def __init__(self, checksum: bool, deadline: float, limit: int, clock: Clock) -> None:
+        super().__init__()
         self._checksum, self._deadline, self._limit = checksum, deadline, limit
-        self._made: list[TcpConnector] = []
         self.lab: ConnectorLab | None = ReferenceLab(clock, ("store", "damage")) if isinstance(clock, VirtualClock) else None
 
     @staticmethod
@@ -35,19 +36,7 @@ class TcpConnectorEngine:
 
     def connector(self, address: str | None = None) -> Connector:
         """One that listens at a free port of the loopback interface, and asks `address` by default."""
-        made = TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit, lab=self.lab)
-        self._made.append(made)
-        return made
-
-    def usage(self) -> dict[str, int]:
-        """`segments` and `bytes`, over all connectors made."""
-        each = [made.usage() for made in self._made]
-        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
-
-    def close(self) -> None:
-        for made in self._made:
-            made.close()
-        self._made.clear()
+        return self.keep(TcpConnector(address, checksum=self._checksum, deadline=self._deadline, limit=self._limit, lab=self.lab))
 
 
 def refuse_unknown(engine: str, options: Mapping[str, str]) -> None:

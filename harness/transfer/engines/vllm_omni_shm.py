@@ -13,6 +13,7 @@ from typing import Any
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.transfer.buffers import byte_view
+from harness.transfer.engines.connectors import Connectors
 from harness.transfer.protocol import Buffer, Connector, Endpoint
 
 SHM = Path("/dev/shm")
@@ -27,14 +28,11 @@ def unavailable() -> str | None:
     return f"{' and '.join(missing)} not installed; see ci/engines/vllm-omni.txt" if missing else None
 
 
-class VllmOmniSharedMemory:
+class VllmOmniSharedMemory(Connectors["SharedMemory"]):
     """Makes connectors, each under a prefix of its own: the engine names its segments by key alone, for the whole host."""
 
     lab = None
     preload = ("vllm_omni.distributed.omni_connectors.factory",)
-
-    def __init__(self) -> None:
-        self._made: list[SharedMemory] = []
 
     @staticmethod
     def available() -> str | None:
@@ -53,26 +51,17 @@ class VllmOmniSharedMemory:
 
     def connector(self, address: str | None = None) -> Connector:
         """`address`: the prefix of another's segments, in this process or in one beside it."""
-        made = SharedMemory(address)
-        self._made.append(made)
-        return made
-
-    def usage(self) -> Mapping[str, int]:
-        """`segments` and `bytes`, over all connectors made."""
-        each = [made.usage() for made in self._made]
-        return {name: sum(usage[name] for usage in each) for name in ("segments", "bytes")}
+        return self.keep(SharedMemory(address))
 
     def close(self) -> None:
         """Also removes what the engine leaves for good: a segment and a lock file for each key that it cannot carry.
 
         Of this process's own puts: what a killed process left is the engine's to find, and the checks' to see.
         """
-        for made in self._made:
-            made.close()
         names = {name for made in self._made for name in made.asked}
+        super().close()
         for path in [path for path in SHM.iterdir() if any(name in path.name for name in names)]:
             path.unlink(missing_ok=True)
-        self._made.clear()
 
 
 class SharedMemory:

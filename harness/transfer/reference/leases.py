@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from harness.core.clock import Clock
-from harness.transfer.reference.worker import START_LIMIT
+from harness.transfer.reference.worker import start_joined
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,8 @@ class Leases:
             self._until[name] = self._clock.now() + seconds
             self._changes += 1
             if self._thread is None:
-                self._thread = self._start()
+                self._alive = True
+                self._thread = start_joined("kv-leases", self._loop)
         self._clock.notify()
 
     def end(self, name: str) -> None:
@@ -55,15 +56,6 @@ class Leases:
             self._thread.join()
         for name in names:
             self._run_out(name)
-
-    def _start(self) -> threading.Thread:
-        joined = threading.Event()
-        self._alive = True
-        thread = threading.Thread(target=self._loop, args=(joined,), name="kv-leases", daemon=True)
-        thread.start()
-        if not joined.wait(START_LIMIT):
-            raise TimeoutError(f"kv-leases did not start within {START_LIMIT:g} s")
-        return thread
 
     def _loop(self, joined: threading.Event) -> None:
         with self._clock.participant():

@@ -17,6 +17,19 @@ STOP_LIMIT = 60.0
 """Seconds of the clock for the job under way to end on close."""
 
 
+def start_joined(name: str, loop: Callable[[threading.Event], None]) -> threading.Thread:
+    """A daemon thread that runs `loop(joined)`, which sets `joined` once it participates in its clock. TimeoutError if it does not come up.
+
+    Until then a virtual clock would let time pass as if nobody worked.
+    """
+    joined = threading.Event()
+    thread = threading.Thread(target=loop, args=(joined,), name=name, daemon=True)
+    thread.start()
+    if not joined.wait(START_LIMIT):
+        raise TimeoutError(f"{name} did not start within {START_LIMIT:g} s")
+    return thread
+
+
 class Worker(Generic[Job]):
     """Starts its thread with the first job. `run(job)` is called on that thread and must not raise."""
 
@@ -39,7 +52,7 @@ class Worker(Generic[Job]):
                 raise RuntimeError(f"{self._name} is closed")
             self._jobs.append(job)
             if self._thread is None:
-                self._thread = self._start()
+                self._thread = start_joined(self._name, self._loop)
         self._clock.notify()
 
     def cancel(self, job: Job) -> bool:
@@ -62,15 +75,6 @@ class Worker(Generic[Job]):
         if not self._clock.wait(lambda: self._left, STOP_LIMIT):
             raise TimeoutError(f"{self._name} did not end its job within {STOP_LIMIT:g} s")
         self._thread.join()
-
-    def _start(self) -> threading.Thread:
-        joined = threading.Event()
-        thread = threading.Thread(target=self._loop, args=(joined,), name=self._name, daemon=True)
-        thread.start()
-        # Until the worker has joined, a virtual clock would let time pass as if nobody worked.
-        if not joined.wait(START_LIMIT):
-            raise TimeoutError(f"{self._name} did not start within {START_LIMIT:g} s")
-        return thread
 
     def _loop(self, joined: threading.Event) -> None:
         with self._clock.participant():
