@@ -45,6 +45,12 @@ def gives_up_at_once(original: Any, receiver: Any, look: Any, timeout: float, un
     return original(receiver, look, 0.0, unwanted)
 
 
+@wrong_input("transfer/waits-on", "receiver:Receiver._await", "transfer.failure.receive_times_out")
+def waits_on(original: Any, receiver: Any, look: Any, timeout: float, unwanted: Any) -> Any:
+    """A receive waits twice as long as it was told."""
+    return original(receiver, look, 2 * timeout, unwanted)
+
+
 @wrong_input("transfer/abort-after-end-ignored", "prefetch:PrefetchTable.abort", "transfer.lifecycle.abort_drops_result")
 def abort_after_end_ignored(original: Any, table: Any, request_id: str) -> Any:
     """An abort reaches only prefetches that have not ended."""
