@@ -31,7 +31,8 @@ class Hidden:
 
     `fetch`: of one that nothing hides. `waited`: what a request still waited after compute; `share` is the median of 1 - waited / fetch
     within a round. `prefetch`: of one in the background, from its start to its end; None where the engine's usage does not tell. On a
-    card `pinned` is the median time of a plain pinned copy of the same bytes, `of_pinned` the median of pinned / prefetch within a round.
+    card `pinned` is the median time of a plain pinned copy of the same bytes, and `of_pinned` the median of pinned / prefetch within a
+    round, or of pinned / fetch without a prefetch.
     """
 
     engine: str

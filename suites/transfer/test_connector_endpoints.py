@@ -22,7 +22,7 @@ register_ci(est_time=5, suite="connector")
 
 LIMIT, SMALL = 1000, 16
 """Bytes: a limit, and a payload that is small enough to try every byte of its stream."""
-DEADLINE = 0.5
+DEADLINE = 1.0
 """Seconds: the option `deadline` of the engines that meet somebody slow."""
 PATIENCE = 4 * DEADLINE
 """Seconds that a slow stranger holds out. Who is still there at its end gets another outcome than a timeout: it has no deadline."""

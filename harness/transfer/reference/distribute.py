@@ -15,7 +15,7 @@ from harness.transfer.reference.announce import Announcement, flattened, rebuilt
 from harness.transfer.reference.errors import TransferError
 from harness.transfer.reference.topology import ReceivePlan
 
-TIMEOUT = 30.0
+TIMEOUT = 10.0
 """Seconds that one collective step waits for the other ranks."""
 
 LONGEST_HEADER = 1 << 20

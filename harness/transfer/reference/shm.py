@@ -135,8 +135,10 @@ class ShmConnector:
             return
         self._closed = True
         self._pool.close()
-        self._transport.leave()
-        self._mappings.let_go()
+        try:
+            self._transport.leave()
+        finally:
+            self._mappings.let_go()
 
     def abandon(self) -> None:
         """In a forked child: drop the inherited files, so that the parent's locks end with the parent."""

@@ -36,7 +36,12 @@ class Slots:
         with self._transport.guard():
             self._refuse_collision(link, slot)
             prepared.hardlink_to(segment.path)
-            prepared.rename(link)
+            try:
+                prepared.rename(link)
+            except OSError:
+                # A second name is what makes a segment published.
+                prepared.unlink(missing_ok=True)
+                raise
             segment.slot, segment.size = slot, size
 
     def lease(self, slot: bytes) -> int | None:

@@ -123,12 +123,15 @@ class Transport:
 
     def leave(self) -> None:
         """Remove this peer's segments and what dead peers left; the last one removes the transport. Called once."""
-        with self.guard():
-            shutil.rmtree(self.home, ignore_errors=True)
-            self._sweep()
-        with self._threads:
-            self._left = True
-            self.abandon()
+        try:
+            with self.guard():
+                shutil.rmtree(self.home, ignore_errors=True)
+                self._sweep()
+        finally:
+            # Also where a stopped peer keeps the guard: once these locks are gone, others sweep what is left.
+            with self._threads:
+                self._left = True
+                self.abandon()
         remove_abandoned(self.path)
 
     def abandon(self) -> None:
