@@ -147,6 +147,18 @@ def test_reader_keeps(carrier: Connector, judge: Judge, seed: int) -> None:
     check_payload(judge, kept, first, "first payload after close")
 
 
+@claim("connector.hold.replaced_keeps", source="protocol: the data is the caller's to read for as long as it holds it")
+def test_replaced_keeps(carrier: Connector, judge: Judge, seed: int) -> None:
+    """What was got where it was put, without naming a sender, stays as it was when another payload takes its place, of any size."""
+    first = payload(seed)
+    carrier.put(*SLOT, first)
+    kept = carrier.get(*SLOT)
+    check_payload(judge, kept, first, "payload when it was got")
+    for number, size in enumerate((len(first), len(first) - 1, len(first) + 1), start=1):
+        carrier.put(*SLOT, payload(seed + number, size))
+        check_payload(judge, kept, first, f"payload after one of {size} bytes took its place")
+
+
 @claim("connector.hold.slice_keeps", source="a receiver builds its tensors as views of what it was given")
 def test_slice_keeps(carrier: Connector, judge: Judge, seed: int) -> None:
     """A part cut out of what a reader was given keeps the whole readable, when only the part is held."""

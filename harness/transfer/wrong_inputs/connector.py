@@ -152,3 +152,14 @@ def threads_uncounted(original: Any, connector: Any, *done: Any) -> None:
     """Only readers of the main thread count."""
     if threading.current_thread() is threading.main_thread():
         original(connector, *done)
+
+
+@wrong_input("connector/written-in-place", "memory:MemoryConnector._copy", "connector.hold.replaced_keeps", engine=MEMORY)
+def written_in_place(original: Any, connector: Any, data: Any) -> Any:
+    """A payload as long as the one before is written into the same memory."""
+    view = byte_view(data)
+    held = vars(connector).get("held_before")
+    if held is None or len(held) != len(view):
+        held = connector.held_before = bytearray(len(view))
+    held[:] = view
+    return held
