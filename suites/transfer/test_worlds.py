@@ -11,7 +11,7 @@ from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.transfer.processes import Kept, Pending
-from harness.transfer.protocol import Delivery, Outcome, ReceiveRole, Topology
+from harness.transfer.protocol import Delivery, KVPayload, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload, expected_rows
 from markers import register_ci
 
@@ -62,7 +62,13 @@ class Requests:
         """The delivery is a HIT with every row of the shard, and its length."""
         __tracebackhide__ = True
         self.judge.equal(delivery.outcome, Outcome.HIT, f"{what}: outcome")
-        payload = delivery.payload
+        self.check_rows(delivery.payload, request_id, shard, what)
+        self.judge.equal(delivery.valid_tokens, self.workload.seq_len, f"{what}: rows that hold KV")
+        self.judge.equal(delivery.metadata.get("seq_len"), self.workload.seq_len, f"{what}: metadata seq_len")
+
+    def check_rows(self, payload: KVPayload | None, request_id: str, shard: int, what: str) -> None:
+        """Every row of the shard."""
+        __tracebackhide__ = True
         layers = (len(payload.keys), len(payload.values)) if payload else (0, 0)
         self.judge.equal(layers, (self.workload.layers,) * 2, f"{what}: layers of keys and values")
         for layer, pages in enumerate(self.kv[request_id, shard]):
@@ -70,8 +76,6 @@ class Requests:
             for name, got, expected in (("keys", payload.keys[layer], keys), ("values", payload.values[layer], values)):
                 where = f"{what}: layer {layer} {name}"
                 self.judge.same_bits(got, expected, where, source="the sender's pages", axes=("token", "head", "dim"))
-        self.judge.equal(delivery.valid_tokens, self.workload.seq_len, f"{what}: rows that hold KV")
-        self.judge.equal(delivery.metadata.get("seq_len"), self.workload.seq_len, f"{what}: metadata seq_len")
 
 
 @pytest.fixture
@@ -100,6 +104,22 @@ def test_hsdp(requests: MakeRequests) -> None:
 
             for rank, delivery in enumerate(world.stage.distribute(request_id, fetched)):
                 world.check(delivery, request_id, 0, f"{request_id} on rank {rank} of {size}")
+
+
+@claim("transfer.world.kept", source="vllm-omni: receive buffers are pooled; a later broadcast must not reach what a follower was given")
+@requires(Transfer.DISTRIBUTE)
+def test_kept(requests: MakeRequests) -> None:
+    """What a rank was given keeps its bits while later requests are distributed, on the leader and on a follower."""
+    world = requests(hsdp(2))
+    kept = {}
+    for request_id in ("r1", "r2", "r3"):
+        world.send(request_id)
+        fetched = [[delivery] for delivery in world.pull(request_id)]
+        kept[request_id] = world.stage.results(world.stage.begin_distribute(request_id, fetched, keep=True))
+
+    for request_id, deliveries in kept.items():
+        for rank, payload in enumerate(world.stage.applied(deliveries)):
+            world.check_rows(payload, request_id, 0, f"{request_id} on rank {rank}, after r3")
 
 
 @claim("transfer.world.leader_asks", source="vllm-omni seeds: a follower never submits a prefetch, the owner does")

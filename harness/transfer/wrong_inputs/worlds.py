@@ -57,3 +57,15 @@ def lost_group_is_hit(original: Any, distributor: Any, request_id: str, deliveri
         return original(distributor, request_id, deliveries)
     except TransferError:
         return Delivery(Outcome.HIT, KVPayload((), ()))
+
+
+@wrong_input("transfer/follower-buffer-reused", "distribute:Distributor._follow", "transfer.world.kept")
+def follower_buffer_reused(original: Any, distributor: Any, request_id: str, deliveries: Sequence[Delivery]) -> Delivery:
+    """A follower is given every payload in the tensors of its first one."""
+    delivery = original(distributor, request_id, deliveries)
+    if delivery.payload is None:
+        return delivery
+    held = vars(distributor).setdefault("held", delivery.payload)
+    for ours, theirs in zip(held.keys + held.values, delivery.payload.keys + delivery.payload.values, strict=True):
+        ours.copy_(theirs)
+    return replace(delivery, payload=held)
