@@ -1,6 +1,8 @@
 """How much of a fetch a prefetch hides behind compute, and how near its copy comes to what the bus can do.
 
 One engine, both sides in this process. A fetch that begins when its request needs it hides nothing: its time is what there is to hide.
+Where the engine holds a payload for several readers, it is sent once and fetched again and again: a sender is somebody else's process, and
+its copies would leave the receiver's caches cold.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from harness.core.capabilities import Support
 from harness.core.clock import SystemClock
 from harness.core.registry import Selection
 from harness.transfer.protocol import Delivery, Endpoint, KVLayout, Outcome, Topology, TransferConfig, TransferManager
@@ -53,7 +57,8 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
     with ExitStack() as opened:
         engine = selection.spec.load().build(selection.config(profile, 0), SystemClock())
         opened.callback(engine.close)
-        pair = _Pair(engine, size, device, opened)
+        keeps = selection.spec.capabilities["readers"].support is Support.FULL
+        pair = _Pair(engine, size, device, keeps, opened)
         pinned = _PinnedCopy(pair.size, device) if device.type == "cuda" else None
         for _ in range(2):
             pair.fetch(0.0)
@@ -76,7 +81,7 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
 class _Pair:
     """A sender and a receiver over one connector, and the payload that goes between them."""
 
-    def __init__(self, engine: object, size: int, device: torch.device, opened: ExitStack) -> None:
+    def __init__(self, engine: Any, size: int, device: torch.device, keeps: bool, opened: ExitStack) -> None:
         layout = KVLayout(LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM, torch.bfloat16)
         block_bytes = 2 * LAYERS * BLOCK_SIZE * HEADS * HEAD_DIM * 2
         blocks = max(1, size // block_bytes)
@@ -92,7 +97,7 @@ class _Pair:
         self._sender: TransferManager = engine.deploy(Topology(), connector, sending)
         self._receiver: TransferManager = engine.deploy(Topology(), connector, config)
         self._endpoint = connector.endpoint or WHERE
-        self._number = 0
+        self._keeps, self._number = keeps, 0
 
     def fetch(self, compute: float) -> tuple[float, float]:
         """(seconds from the start to the delivery, seconds of it that the request waited after `compute` seconds of compute)."""
@@ -115,9 +120,13 @@ class _Pair:
         return ended - began if told else None
 
     def _start(self) -> tuple[str, float]:
-        request = f"bench-{self._number}"
+        request = "bench" if self._keeps else f"bench-{self._number}"
+        if not self._keeps:
+            self._sender.send(request, self._kv, self._block_ids, self._tokens)
+        elif not self._number:
+            # The second reader never comes, so that the payload stays.
+            self._sender.send(request, self._kv, self._block_ids, self._tokens, readers=2)
         self._number += 1
-        self._sender.send(request, self._kv, self._block_ids, self._tokens)
         began = time.perf_counter()
         self._receiver.start_prefetch(request, self._endpoint, self._device if self._device.type == "cuda" else None)
         return request, began
