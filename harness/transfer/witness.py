@@ -154,6 +154,11 @@ class WitnessConnector:
             self._closed_gates.discard(op)
             self._changed.notify_all()
 
+    def holds_calls(self) -> bool:
+        """Whether calls of some operation are held, now or when they come."""
+        with self._changed:
+            return bool(self._closed_gates)
+
     def held(self, op: str) -> int:
         """How many calls of `op` wait now."""
         _known("operation", op, OPS)

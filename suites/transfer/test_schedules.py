@@ -25,6 +25,7 @@ DIRECTED = {
     "a new receiver knows of nothing": "send a 10; start a; restart receiver; consume a; send b 5; start b; consume b",
     "a receiver restarts under way": "send a 10; hold; start a; restart receiver; send b 10; start b; consume b",
     "what was sent outlives its sender": "send a 10; restart sender; start a; consume a; send a 5; restart sender; receive a",
+    "a sender restarts while a fetch is under way": "send d 1; hold; start d; restart sender; release; consume d",
     "abort, restart, and the same id": "send a 10; start a; abort a; restart receiver; send a 5; start a; consume a",
     "nothing comes, then something": "start a; consume a; receive a; send a 10; start a; consume a",
     "a stop and a new receiver": "send a 10; start a; stop; start a; consume a; restart receiver; send b 10; start b; consume b",

@@ -220,3 +220,14 @@ def test_unknown_words_are_refused(witness, misuse):
     """The text lists the known ones."""
     with pytest.raises(ValueError, match=r"unknown (operation|damage) '.*'; there (are|is)"):
         misuse(witness)
+
+
+def test_it_says_whether_it_holds_calls(witness):
+    """From the order to hold on, whether or not a call has come, and until the last release."""
+    assert not witness.holds_calls()
+    witness.hold("get")
+    witness.hold("put")
+    witness.release("get")
+    assert witness.holds_calls()
+    witness.release("put")
+    assert not witness.holds_calls()
