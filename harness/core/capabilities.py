@@ -101,7 +101,50 @@ class ConnectorCap(str, Enum):
     """
 
 
-VOCABULARY: dict[str, type[Enum]] = {"transfer": Transfer, "connector": ConnectorCap}
+class Duplex(str, Enum):
+    """Capabilities of a full-duplex speech batcher (`duplex/...`)."""
+
+    EXACT_REPLAY = "exact_replay"
+    """A recycled slot gives the bits of a fresh one: nothing of a session depends on the tick at which it joined."""
+    PREFILL = "prefill"
+    """A session begins with a system prompt that is replayed over ticks."""
+    PERSONA = "persona"
+    """A session may have a persona of its own."""
+    PERSONA_NAMES = "persona_names"
+    """Not every text is a persona: an unknown one is refused."""
+    VOICE = "voice"
+    """A session may have a voice of its own; an unknown one is refused."""
+    SEED = "seed"
+    """A session may be sampled, with draws that come from its own seed alone."""
+    ADMISSION = "admission"
+    """Slots can be free: sessions are admitted to them, and leave."""
+    PAUSE = "pause"
+    """A tick may leave a slot out; it goes on later as if that tick had not been."""
+    FINISH = "finish"
+    """The end of a caller's input is told, and what is still to be said is given."""
+    CANCEL = "cancel"
+    """A session can be dropped at once."""
+    VALID_SAMPLES = "valid_samples"
+    """The last frame of a caller's input may be short."""
+    SLOT_ERRORS = "slot_errors"
+    """An error of one session ends that session alone, and its frame says why."""
+    TEXT = "text"
+    """Frames carry pieces of text."""
+    TOKENS = "tokens"
+    """Frames carry the tokens of each stream."""
+    KNOWN_ANSWERS = "known_answers"
+    """The weights are known to answer the recordings that the engine names, with the texts that it names."""
+    BATCH_PARITY = "batch_parity"
+    """A session gives the same at every batch size (option `batch`), in the class that the engine states."""
+    GRAPHS = "graphs"
+    """Ticks are replayed from captured CUDA graphs (option `graphs`)."""
+    BUDGET = "budget"
+    """A tick keeps the time of the audio in it, at full size on the card that the profile names."""
+    LAB = "lab"
+    """The engine offers a `Lab`: its rows can be moved and poisoned, its decisions computed anew."""
+
+
+VOCABULARY: dict[str, type[Enum]] = {"duplex": Duplex, "transfer": Transfer, "connector": ConnectorCap}
 """Kind to the enum of its capabilities. An engine declares each member; one left out is an error."""
 
 

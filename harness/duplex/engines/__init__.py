@@ -1,0 +1,1 @@
+"""Thin adapters, one an engine; third-party imports stand inside functions."""

@@ -1,0 +1,51 @@
+"""The constants of the duplex checks: the seeds' figures, and the sounds made from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Overridable as `--set duplex.<name>=<value>`. Sizes count slots and ticks; frequencies are in Hz, times in milliseconds.
+
+    `live_ticks`, `recycle_at`, `recycled`, `amplitude`, `base_hz`, `step_hz`, `at_least`, `later`, `later_above`, `opening`,
+    `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
+    of `schedule_ticks` and `soak_ticks` ticks each.
+    """
+
+    live_ticks: int = 40
+    recycle_at: int = 10
+    recycled: int = 1
+    amplitude: float = 0.12
+    base_hz: float = 180.0
+    step_hz: float = 90.0
+    at_least: int = 20
+    later: int = 4
+    later_above: float = 5e-2
+    opening: int = 4
+    opening_below: float = 2e-2
+    letters: int = 15
+    silent_ticks: int = 5
+    answer_ticks: int = 120
+    budget_ms: float = 80.0
+    sessions: int = 200
+    schedules: int = 10
+    schedule_ticks: int = 40
+    soak_schedules: int = 300
+    soak_ticks: int = 200
+
+    def __post_init__(self) -> None:
+        if min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions) < 1:
+            raise ValueError("live_ticks, recycle_at, at_least, sessions, schedules and their ticks are at least 1")
+        if not self.recycle_at < self.live_ticks:
+            raise ValueError(f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare")
+
+    def tone(self, slot: int, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
+        """Frame `tick` of what slot `slot` hears: f32[frame_size], phase-continuous on the slot's own clock."""
+        hertz = self.base_hz + self.step_hz * slot
+        samples = torch.arange(tick * frame_size, (tick + 1) * frame_size, dtype=torch.float64)
+        return (self.amplitude * torch.sin(2 * math.pi * hertz * samples / sample_rate)).to(torch.float32)
