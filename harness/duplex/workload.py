@@ -14,7 +14,9 @@ class Workload:
 
     `live_ticks`, `recycle_at`, `recycled`, `amplitude`, `base_hz`, `step_hz`, `at_least`, `later`, `later_above`, `opening`,
     `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
-    of `schedule_ticks` and `soak_ticks` ticks each.
+    of `schedule_ticks` and `soak_ticks` ticks each. `after_ticks` of conversation follow what is done in the checks that are not
+    the seeds'; what depends on the tick is tried on `ring_phases` ticks in a row, more than the longest codebook delay; `pause_ticks` is a pause; rings
+    are wrapped where the engine's window is at most `wrap_at_most`.
     """
 
     live_ticks: int = 40
@@ -32,6 +34,10 @@ class Workload:
     silent_ticks: int = 5
     answer_ticks: int = 120
     budget_ms: float = 80.0
+    after_ticks: int = 12
+    ring_phases: int = 4
+    pause_ticks: int = 3
+    wrap_at_most: int = 128
     sessions: int = 200
     schedules: int = 10
     schedule_ticks: int = 40
@@ -39,10 +45,15 @@ class Workload:
     soak_ticks: int = 200
 
     def __post_init__(self) -> None:
-        if min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions) < 1:
+        if (
+            min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions)
+            < 1
+        ):
             raise ValueError("live_ticks, recycle_at, at_least, sessions, schedules and their ticks are at least 1")
         if not self.recycle_at < self.live_ticks:
-            raise ValueError(f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare")
+            raise ValueError(
+                f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare"
+            )
 
     def tone(self, slot: int, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
         """Frame `tick` of what slot `slot` hears: f32[frame_size], phase-continuous on the slot's own clock."""
