@@ -1,0 +1,81 @@
+"""What each slot owes on each tick: its phase, occupant and count, in plain integers, written from the protocol alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.duplex.protocol import Phase
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What a slot's frame must say of itself. Nothing belongs to a free slot, and only LIVE frames are counted: None is not judged."""
+
+    phase: Phase
+    epoch: int | None = None
+    seq: int | None = None
+
+
+@dataclass
+class SlotModel:
+    """One slot since `open`, where its first occupant was live at once.
+
+    `prefill` counts the ticks of the occupant's prefill that are left, `heard` its ticks of input, `ticked` those and the ticks of its
+    drain, `given` its LIVE frames.
+    """
+
+    delay: int
+    epoch: int = 0
+    prefill: int = 0
+    heard: int = 0
+    ticked: int = 0
+    given: int = 0
+    finishing: bool = False
+    occupied: bool = True
+
+    def occupy(self, prefill: int) -> None:
+        """The next occupant takes the slot (recycle, admit)."""
+        self.epoch += 1
+        self.prefill, self.heard, self.ticked, self.given, self.finishing, self.occupied = prefill, 0, 0, 0, False, True
+
+    def leave(self) -> None:
+        """The occupant is gone at once (release, cancel)."""
+        self.occupied = False
+
+    def finish(self) -> None:
+        """The input has ended."""
+        self.finishing = True
+
+    @property
+    def listens(self) -> bool:
+        """Whether the next tick that does not leave the slot out takes a frame of input."""
+        return self.occupied and not self.finishing and self.prefill == 0
+
+    def tick(self, live: bool = True, finite: bool = True) -> Owed:
+        """What the slot gives on this tick. `finite` says so of the samples in its row, which only a slot that listens looks at."""
+        if not self.occupied:
+            return Owed(Phase.FREE)
+        if not live:
+            return Owed(Phase.PAUSED, self.epoch)
+        if self.finishing and (self.prefill or self.given == self.heard):
+            return self._ends(Phase.DRAINED)
+        if self.prefill:
+            self.prefill -= 1
+            return Owed(Phase.PREFILL, self.epoch)
+        if self.listens and not finite:
+            return self._ends(Phase.FAILED)
+        self.heard += not self.finishing
+        self.ticked += 1
+        if self.ticked <= self.delay:
+            return Owed(Phase.WARMUP, self.epoch)
+        self.given += 1
+        return Owed(Phase.LIVE, self.epoch, self.given - 1)
+
+    def _ends(self, phase: Phase) -> Owed:
+        self.occupied = False
+        return Owed(phase, self.epoch)
+
+
+def batch(slots: int, delay: int) -> list[SlotModel]:
+    """A model of every slot, as `open` leaves them: a default session each, its prefill done."""
+    return [SlotModel(delay) for _ in range(slots)]
