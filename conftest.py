@@ -2,10 +2,12 @@
 
 pytest_plugins = [
     "harness.pytest_plugin",
+    "fixtures.workload",
     "fixtures.transfer",
     "fixtures.ranks",
     "fixtures.schedules",
     "fixtures.connector",
     "fixtures.processes",
+    "fixtures.duplex",
     "pytester",
 ]
