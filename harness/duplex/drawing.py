@@ -16,7 +16,6 @@ from harness.duplex.schedule import (
     Poison,
     Recycle,
     Release,
-    Resume,
     Schedule,
     Sound,
     Step,
@@ -26,11 +25,14 @@ from harness.duplex.schedule import (
 NOTHING = "nothing"
 """A step that is left out: what the others shrink to."""
 
+PAUSES = (1, 2, 4)
+"""How many ticks a slot is left out."""
+
 Word = tuple[str, int, int, str]
 """A kind of step, the slot, the ticks that pass after it, and a guest."""
 
 _GUESTS = {Duplex.PERSONA: Guest.PERSONA, Duplex.VOICE: Guest.VOICE, Duplex.SEED: Guest.SAMPLED}
-_ABOUT_A_SLOT: dict[str, Any] = {"release": Release, "finish": Finish, "cancel": Cancel, "pause": Pause, "resume": Resume}
+_ABOUT_A_SLOT: dict[str, Any] = {"release": Release, "finish": Finish, "cancel": Cancel}
 
 
 def schedules(offered: frozenset[Duplex], *, slots: int, ticks: int, prefill: int) -> Any:
@@ -56,7 +58,7 @@ def _verbs(offered: frozenset[Duplex]) -> list[str]:
         Duplex.ADMISSION: {"release": 2, "admit": 3},
         Duplex.FINISH: {"finish": 2},
         Duplex.CANCEL: {"cancel": 2},
-        Duplex.PAUSE: {"pause": 3, "resume": 3},
+        Duplex.PAUSE: {"pause": 5},
         Duplex.SLOT_ERRORS: {"hear nan": 1},
         Duplex.LAB: {"compact": 1, "poison": 1},
     }
@@ -70,17 +72,18 @@ def _schedule(watched: int, words: list[Word], ticks: int) -> Schedule:
     steps: list[Step] = []
     for verb, slot, gap, guest in words:
         if verb != NOTHING:
-            steps.append(_step(verb, slot, Guest(guest)))
+            steps.append(_step(verb, slot, Guest(guest), PAUSES[gap % len(PAUSES)]))
         if min(gap, ticks):
             steps.append(Tick(min(gap, ticks)))
             ticks -= min(gap, ticks)
     return Schedule(watched, (*steps, Tick(max(ticks, 1))) if ticks or not steps else tuple(steps))
 
 
-def _step(verb: str, slot: int, guest: Guest) -> Step:
+def _step(verb: str, slot: int, guest: Guest, pause: int) -> Step:
     if verb in _ABOUT_A_SLOT:
         return _ABOUT_A_SLOT[verb](slot)
     if verb.startswith("hear "):
         return Hear(slot, Sound(verb.removeprefix("hear ")))
-    others: dict[str, Step] = {"recycle": Recycle(slot, guest), "admit": Admit(guest), "compact": Compact(), "poison": Poison()}
+    others: dict[str, Step] = {"recycle": Recycle(slot, guest), "admit": Admit(guest), "pause": Pause(slot, pause)}
+    others |= {"compact": Compact(), "poison": Poison()}
     return others[verb]

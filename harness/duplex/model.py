@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.duplex.protocol import Phase
+from harness.duplex.protocol import Frame, Phase
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,13 @@ class Owed:
     phase: Phase
     epoch: int | None = None
     seq: int | None = None
+
+    def __str__(self) -> str:
+        return ", ".join([self.phase.value, *(f"{name} {n}" for name, n in (("epoch", self.epoch), ("seq", self.seq)) if n is not None)])
+
+    def said_by(self, frame: Frame) -> str:
+        """What the frame says of all that is judged, in the words of `str`."""
+        return str(Owed(frame.phase, None if self.epoch is None else frame.epoch, None if self.seq is None else frame.seq))
 
 
 @dataclass
@@ -57,23 +64,22 @@ class SlotModel:
             return Owed(Phase.FREE)
         if not live:
             return Owed(Phase.PAUSED, self.epoch)
-        if self.finishing and (self.prefill or self.given == self.heard):
-            return self._ends(Phase.DRAINED)
+        drained = self.finishing and (self.prefill > 0 or self.given == self.heard)
+        if drained or (self.listens and not finite):
+            self.occupied = False
+            return Owed(Phase.DRAINED if drained else Phase.FAILED, self.epoch)
         if self.prefill:
             self.prefill -= 1
             return Owed(Phase.PREFILL, self.epoch)
-        if self.listens and not finite:
-            return self._ends(Phase.FAILED)
+        return self._converses()
+
+    def _converses(self) -> Owed:
         self.heard += not self.finishing
         self.ticked += 1
         if self.ticked <= self.delay:
             return Owed(Phase.WARMUP, self.epoch)
         self.given += 1
         return Owed(Phase.LIVE, self.epoch, self.given - 1)
-
-    def _ends(self, phase: Phase) -> Owed:
-        self.occupied = False
-        return Owed(phase, self.epoch)
 
 
 def batch(slots: int, delay: int) -> list[SlotModel]:

@@ -1,6 +1,6 @@
 """Schedules: what happens to the slots of one batch, tick by tick, as text that a person reads and a replay parses.
 
-watch 1; tick 10; recycle 1 voice; hear 0 noise; tick 4; pause 1; tick 2; resume 1; tick 12
+watch 1; tick 10; recycle 1 voice; hear 0 noise; tick 4; pause 1 3; tick 16
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Sound(str, Enum):
     """What a caller says."""
 
     TONE = "tone"
-    """The workload's tone of the slot, on the slot's own clock: what every occupant says at first."""
+    """The workload's tone of the slot: what every occupant says at first."""
     NOISE = "noise"
     SILENCE = "silence"
     NAN = "nan"
-    """One frame that is not finite, on the next tick; then as before."""
+    """The next frame that is heard is not finite."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,11 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Pause:
-    """The occupant is left out of the ticks that follow."""
+    """The occupant is left out of the next ticks, and goes on after them."""
 
     verb: ClassVar[str] = "pause"
     slot: int
-
-
-@dataclass(frozen=True)
-class Resume:
-    """The occupant goes on."""
-
-    verb: ClassVar[str] = "resume"
-    slot: int
+    ticks: int
 
 
 @dataclass(frozen=True)
@@ -124,10 +117,8 @@ class Poison:
     verb: ClassVar[str] = "poison"
 
 
-Step = Tick | Recycle | Admit | Release | Finish | Cancel | Pause | Resume | Hear | Compact | Poison
-STEPS: dict[str, type[Step]] = {
-    step.verb: step for step in (Tick, Recycle, Admit, Release, Finish, Cancel, Pause, Resume, Hear, Compact, Poison)
-}
+Step = Tick | Recycle | Admit | Release | Finish | Cancel | Pause | Hear | Compact | Poison
+STEPS: dict[str, type[Step]] = {step.verb: step for step in (Tick, Recycle, Admit, Release, Finish, Cancel, Pause, Hear, Compact, Poison)}
 _WATCH = re.compile(r"watch (\d+)")
 
 
