@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.duplex.protocol import Frame, Phase
+from harness.duplex.protocol import Frame, Phase, Session
+from harness.duplex.script import Admit, Event, Hear, Leave, Pause, Recycle
+from harness.duplex.sounds import Sound, Spoiled
 
 
 @dataclass(frozen=True)
@@ -28,50 +32,51 @@ class SlotModel:
     """One slot since `open`, where its first occupant was live at once.
 
     `prefill` counts the ticks of the occupant's prefill that are left, `heard` its ticks of input, `ticked` those and the ticks of its
-    drain, `given` its LIVE frames.
+    drain, `given` its LIVE frames; `paused` the next ticks that leave it out.
     """
 
     delay: int
+    sound: Sound
     epoch: int = 0
     prefill: int = 0
     heard: int = 0
     ticked: int = 0
     given: int = 0
+    paused: int = 0
     finishing: bool = False
     occupied: bool = True
 
-    def occupy(self, prefill: int) -> None:
-        """The next occupant takes the slot (recycle, admit)."""
+    def occupy(self, prefill: int, sound: Sound | None) -> None:
+        """The next occupant takes the slot."""
         self.epoch += 1
+        self.sound = sound or self.sound
         self.prefill, self.heard, self.ticked, self.given, self.finishing, self.occupied = prefill, 0, 0, 0, False, True
 
-    def leave(self) -> None:
-        """The occupant is gone at once (release, cancel)."""
-        self.occupied = False
+    def end(self, how: str) -> None:
+        """By the engine's call of this name: after `finish` the occupant stays for what it is still to be given, else it is gone."""
+        self.finishing = how == "finish"
+        self.occupied = self.occupied and self.finishing
 
-    def finish(self) -> None:
-        """The input has ended."""
-        self.finishing = True
-
-    @property
-    def listens(self) -> bool:
-        """Whether the next tick that does not leave the slot out takes a frame of input."""
-        return self.occupied and not self.finishing and self.prefill == 0
-
-    def tick(self, live: bool = True, finite: bool = True) -> Owed:
-        """What the slot gives on this tick. `finite` says so of the samples in its row, which only a slot that listens looks at."""
+    def tick(self) -> Owed:
+        """What the slot gives on this tick."""
+        paused, self.paused = self.paused > 0, max(0, self.paused - 1)
         if not self.occupied:
             return Owed(Phase.FREE)
-        if not live:
+        if paused:
             return Owed(Phase.PAUSED, self.epoch)
         drained = self.finishing and (self.prefill > 0 or self.given == self.heard)
-        if drained or (self.listens and not finite):
+        if drained or self._fails():
             self.occupied = False
             return Owed(Phase.DRAINED if drained else Phase.FAILED, self.epoch)
         if self.prefill:
             self.prefill -= 1
             return Owed(Phase.PREFILL, self.epoch)
         return self._converses()
+
+    def _fails(self) -> bool:
+        """Whether the caller is heard, and samples of this frame are not finite."""
+        listens = not self.finishing and self.prefill == 0
+        return listens and isinstance(self.sound, Spoiled) and self.sound.at == self.ticked and not math.isfinite(self.sound.value)
 
     def _converses(self) -> Owed:
         self.heard += not self.finishing
@@ -82,6 +87,33 @@ class SlotModel:
         return Owed(Phase.LIVE, self.epoch, self.given - 1)
 
 
-def batch(slots: int, delay: int) -> list[SlotModel]:
-    """A model of every slot, as `open` leaves them: a default session each, its prefill done."""
-    return [SlotModel(delay) for _ in range(slots)]
+class BatchModel:
+    """All slots, as `open` leaves them: a default session each, its prefill done, hearing `hears`."""
+
+    def __init__(self, delay: int, prefill_ticks: Callable[[Session], int], hears: Sequence[Sound]) -> None:
+        self.slots = [SlotModel(delay, sound) for sound in hears]
+        self._prefill_ticks = prefill_ticks
+
+    def do(self, event: Event, admitted: int | None = None) -> None:
+        """What the event says, before the next tick; `admitted` is the slot that an `Admit` was given. Others change no phase."""
+        match event:
+            case Recycle(slot, session, sound):
+                self.slots[slot].occupy(self._prefill_ticks(session), sound)
+            case Admit(session, sound):
+                assert admitted is not None
+                self.slots[admitted].occupy(self._prefill_ticks(session), sound)
+            case Leave(slot, how):
+                self.slots[slot].end(how)
+            case Pause(slot, ticks):
+                self.slots[slot].paused = ticks
+            case Hear(slot, sound):
+                self.slots[slot].sound = sound
+
+    def tick(self) -> list[Owed]:
+        """What every slot gives on this tick."""
+        return [slot.tick() for slot in self.slots]
+
+    @property
+    def free(self) -> list[int]:
+        """Slots that nobody occupies."""
+        return [number for number, slot in enumerate(self.slots) if not slot.occupied]
