@@ -9,5 +9,6 @@ pytest_plugins = [
     "fixtures.connector",
     "fixtures.processes",
     "fixtures.duplex",
+    "fixtures.duplex_schedules",
     "pytester",
 ]

@@ -78,11 +78,12 @@ class Driver:
         self.engine.open()
         for tick in range(script.ticks):
             for event in script.on(tick):
-                self._do(event)
-            self._step()
+                self.do(event)
+            self.step()
         return self.played
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """One tick of the engine."""
         engine, slots = self.engine, range(self.engine.slots)
         pcm = torch.stack([self._sounds[s].frame(self._clocks[s], engine.sample_rate, engine.frame_size) for s in slots])
         live = [self._paused[slot] == 0 for slot in slots]
@@ -96,7 +97,8 @@ class Driver:
             self._paused[slot] = max(0, self._paused[slot] - 1)
         self._valid = {}
 
-    def _do(self, event: Event) -> None:
+    def do(self, event: Event) -> None:
+        """What the event says, before the next tick."""
         match event:
             case Recycle(slot, session, sound):
                 self.engine.recycle(slot, session)
