@@ -79,7 +79,7 @@ def test_the_words_are_tokens_of_the_tiny_model():
 
 def test_an_unknown_word_has_no_token():
     with pytest.raises(KeyError, match="submarine"):
-        tokens("you steer the submarine")
+        tokens("you keep the submarine")
 
 
 def test_more_words_than_fit_are_an_error_that_names_the_table(monkeypatch):
