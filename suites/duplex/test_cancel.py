@@ -26,9 +26,8 @@ def test_frees(stage: Stage) -> None:
     """A cancelled occupant gives no further frame, whether it was in prefill, in warm-up or live, or its input had ended."""
     at, where = _stays(stage, [*STAYS, "finished"])
     for number, (script, slots) in enumerate(where):
-        for slot in slots:
-            script = script.at(at, Leave(slot, "cancel"))
-        played = stage.play(replace(script, ticks=at + stage.engine.delay + 3))
+        cancels = [Leave(slot, "cancel") for slot in slots]
+        played = stage.play(replace(script, ticks=at + stage.engine.delay + 3).at(at, *cancels))
 
         check_phases(stage, played)
         stage.judge.taken(sum(f.phase is Phase.FREE for f in played.frames[-1]), f"free slots at the end of run {number}")
@@ -92,7 +91,7 @@ def _check_next(stage: Stage, how: str | None = None) -> None:
 
 
 def _stays(stage: Stage, stays: Sequence[str]) -> tuple[int, list[tuple[Script, list[int]]]]:
-    """A tick; and scripts, each with its slots, whose occupants are at these points of their stay then. In as few runs as the slots allow."""
+    """A tick; and scripts, each with its slots, whose occupants are at these points of their stay then, in as few runs as go."""
     prefill = stage.engine.prefill_ticks(DEFAULT)
     at = prefill + stage.engine.delay + 2
     where = []

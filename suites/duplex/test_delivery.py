@@ -21,7 +21,7 @@ register_cuda_ci(est_time=20, suite="duplex-h100")
 
 @claim("duplex.delivery.phases", source="spec 1: nothing conversational is recorded in a prefill tick; vllm-omni _step_from_codes")
 def test_phases(stage: Stage, workload: Workload) -> None:
-    """A session gives its prefill, then `delay` ticks of warm-up, then frames of the conversation; audio, tokens and text in those alone."""
+    """A session gives its prefill, `delay` ticks of warm-up, and then frames of the conversation; audio, tokens, text in those alone."""
     played = _recycled(stage, workload)
 
     check_phases(stage, played)

@@ -42,7 +42,9 @@ def test_as_silence(stage: Stage) -> None:
         for tick, event in script.events:
             given = finished.live(event.slot)
             stage.judge.equal(len(given), tick, f"frames of slot {event.slot}, whose input had {tick}")
-            stage.same_session(given, silent.live(event.slot)[:tick], f"slot {event.slot}", source="a slot that hears silence from there on")
+            stage.same_session(
+                given, silent.live(event.slot)[:tick], f"slot {event.slot}", source="a slot that hears silence from there on"
+            )
 
 
 @claim("duplex.finish.in_prefill", source="protocol: in prefill DRAINED on the next tick")
@@ -59,7 +61,9 @@ def test_in_prefill(stage: Stage) -> None:
     stage.judge.taken(sum(f.phase is Phase.DRAINED for f in played.of(0)), "the end of slot 0")
 
 
-@claim("duplex.finish.next_whole", source="vllm-omni#6021: new data dropped as replayed; sglang-omni#674: state recreated by a late payload")
+@claim(
+    "duplex.finish.next_whole", source="vllm-omni#6021: new data dropped as replayed; sglang-omni#674: state recreated by a late payload"
+)
 @requires(Duplex.FINISH)
 def test_next_whole(stage: Stage) -> None:
     """The next occupant of a slot whose input had ended, drained or not, is given its whole session from frame 0 on."""
