@@ -60,9 +60,8 @@ class Workload:
         if not all(word.strip().isdecimal() and int(word) for word in self.batches.split(",")):
             raise ValueError(f"batches = {self.batches!r}: numbers of slots with commas between, such as 2,4,8")
         if not self.recycle_at < self.live_ticks:
-            raise ValueError(
-                f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare"
-            )
+            at, ticks = self.recycle_at, self.live_ticks
+            raise ValueError(f"recycle_at = {at}: recycle before live_ticks = {ticks}, or there is nothing to compare")
 
     @property
     def sweep(self) -> list[int]:
