@@ -118,8 +118,8 @@ class Driver:
                 self._sounds[slot] = sound
             case Short(slot, samples):
                 self._valid[slot] = samples
-            case LabCall(name):
-                getattr(self.engine.lab, name)()
+            case LabCall(name, arguments):
+                getattr(self.engine.lab, name)(*arguments)
 
     def _begin(self, slot: int, sound: Sound | None) -> None:
         self._clocks[slot] = 0
