@@ -58,7 +58,7 @@ class ReferenceEngine:
 
     def __init__(self, weights: Weights, slots: int, rows: int, sdpa: str, graphs: bool, clock: Clock) -> None:
         config, table = weights.model.config, weights.table
-        self.slots = slots
+        self.slots, self._weights = slots, weights
         self.window: int | None = config.temporal.context
         self.parity = Parity.BITS if weights.model.silence.device.type == "cpu" else Parity.TEXT
         self.voices: Sequence[str] = weights.voices
@@ -145,8 +145,8 @@ class ReferenceEngine:
     def close(self) -> None:
         self._is_open, self._is_closed = False, True
         self._clear()
-        self.__dict__.pop("tick", None)
-        self.__dict__.pop("_runner", None)
+        for heavy in ("tick", "_runner", "_weights"):
+            self.__dict__.pop(heavy, None)
 
     def must_be_open(self) -> None:
         """RuntimeError before `open` and after `close`."""
