@@ -136,7 +136,7 @@ class ReferenceEngine:
     def usage(self) -> dict[str, int]:
         """`streams`: occupants to be given something; `draws`: sampled sessions; `failures`: what the lab has yet to fail."""
         return {
-            "slots": len(self.occupancy.occupied()),
+            "slots": self.slots - self.occupancy.unoccupied,
             "streams": len(self._outlet.streams),
             "draws": len(self.occupancy.table),
             "failures": self.lab.failures,
@@ -188,12 +188,16 @@ class ReferenceEngine:
         self._outlet.forget(slot)
 
     def _part(self, slot: int, given: Input) -> Turn | Frame:
-        """The turn of the slot's occupant, or what is said in its place. An error of the session ends that session, and nothing else."""
+        """The turn of the slot's occupant, or what is said in its place."""
         occupant = self.occupancy.occupants[slot]
         if occupant is None:
             return Frame(Phase.FREE)
         if not given.live[slot]:
             return Frame(Phase.PAUSED, epoch=occupant.epoch)
+        return self._bounded(slot, occupant, given)
+
+    def _bounded(self, slot: int, occupant: Occupant, given: Input) -> Turn | Frame:
+        """An error of the session ends that session, and nothing else."""
         try:
             return self._turn(slot, occupant, given)
         except SessionError as error:
@@ -213,9 +217,8 @@ class ReferenceEngine:
 
     def _end(self, slot: int, occupant: Occupant, error: str | None = None) -> Frame:
         """The last word, once; the slot is free."""
-        frame = self._outlet.last_word(slot, occupant, error)
         self._leave(slot)
-        return frame
+        return self._outlet.last_word(occupant, error)
 
     def _fill(self, turns: Sequence[Turn]) -> None:
         """Tell the rows what they do on this tick."""
