@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from harness.duplex.protocol import Session
@@ -27,7 +28,7 @@ class Occupant:
     position: int = 0
     heard: int = 0
     columns: list[torch.Tensor] = field(default_factory=list)
-    audio: list[torch.Tensor] = field(default_factory=list)
+    audio: list[np.ndarray] = field(default_factory=list)
 
     @property
     def cursor(self) -> int:
@@ -39,7 +40,7 @@ class Occupant:
         """Whether its next tick is one of the system prompt."""
         return self.position < len(self.prompt)
 
-    def took_part(self, column: torch.Tensor, heard: torch.Tensor | None, live: bool) -> None:
+    def took_part(self, column: torch.Tensor, heard: np.ndarray | None, live: bool) -> None:
         """A tick is over: the column that it made, the audio that it heard (None in prefill), and whether that was the caller's."""
         self.position += 1
         self.heard += live
@@ -74,7 +75,7 @@ class RowTable:
         return self._draws.get(row)
 
     def arrange(self, slots: list[int]) -> list[int]:
-        """Give the rows to the slots in this order, from row 0 on. Returns where each row's contents came from: a permutation of the rows."""
+        """Give the rows to the slots in this order, from row 0 on. Returns where each row's contents came from, a permutation."""
         before = [self.row_of[slot] for slot in slots]
         held, self._draws = self._draws, {}
         for row, source in enumerate(before):
@@ -90,28 +91,42 @@ class RowTable:
 
 
 class Slots:
-    """The occupants, by slot."""
+    """The occupants, by slot, and the slots that nobody has."""
 
     def __init__(self, slots: int, rows: int) -> None:
         self.occupants: list[Occupant | None] = [None] * slots
         self.table = RowTable(slots, rows)
+        self._free = set(range(slots))
         self._epochs = [0] * slots
+
+    @property
+    def unoccupied(self) -> int:
+        """How many slots are free."""
+        return len(self._free)
 
     def free(self) -> int | None:
         """The first free slot, if there is one."""
-        return next((slot for slot, occupant in enumerate(self.occupants) if occupant is None), None)
+        return min(self._free, default=None)
 
     def occupied(self) -> list[int]:
+        """The slots of all occupants, in order."""
         return [slot for slot, occupant in enumerate(self.occupants) if occupant is not None]
 
     def seat(self, slot: int, session: Session, prompt: Prompt, tick: int) -> Occupant:
         """The next occupant of a free slot, at the engine's `tick`."""
         occupant = self.occupants[slot] = Occupant(session, self._epochs[slot], prompt, tick % RING)
+        self._free.discard(slot)
         self._epochs[slot] += 1
         self.table.seat(self.table.row_of[slot], session.seed)
         return occupant
 
     def vacate(self, slot: int) -> None:
-        """The slot is free."""
-        self.occupants[slot] = None
-        self.table.vacate(self.table.row_of[slot])
+        """The occupant, if there is one, leaves."""
+        if self.occupants[slot] is not None:
+            self.table.vacate(self.table.row_of[slot])
+            self.give_back(slot)
+            self.occupants[slot] = None
+
+    def give_back(self, slot: int) -> None:
+        """Somebody else can have the slot, however short its occupant's stay was."""
+        self._free.add(slot)
