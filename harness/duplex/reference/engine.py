@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,38 +13,18 @@ from harness.duplex.reference.config import FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_
 from harness.duplex.reference.inlet import Inlet, Input, SessionError
 from harness.duplex.reference.lab import ReferenceLab
 from harness.duplex.reference.outlet import Outlet
-from harness.duplex.reference.prompt import NO_EMBEDDING, Prompt, Prompter
+from harness.duplex.reference.prompt import Prompt, Prompter
 from harness.duplex.reference.runner import Runner
 from harness.duplex.reference.slots import Occupant, Slots
 from harness.duplex.reference.staging import Mark, Marks
 from harness.duplex.reference.tick import IDLE, Tick
+from harness.duplex.reference.turn import Turn
 from harness.duplex.reference.weights import DATA, Weights
-from harness.duplex.reference.words import PAD
 
 BOOT = Session()
 """Who sits in every slot after `open`."""
 SEEDS = 2**63
 SILENCE = np.zeros(FRAME_SIZE, np.float32)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One occupant's part in one tick. `mark` is of the frame that the tick completes; `heard` f32[FRAME_SIZE], None in prefill."""
-
-    slot: int
-    row: int
-    occupant: Occupant
-    mark: Mark
-    delivers: bool
-    heard: np.ndarray | None
-
-    @property
-    def control(self) -> tuple[int, ...]:
-        """What its row is told: `tick.Field`."""
-        occupant, prefill = self.occupant, self.heard is None
-        position, prompt = occupant.position, occupant.prompt
-        embedding, text = (prompt.embedding(position), prompt.texts[position]) if prefill else (NO_EMBEDDING, PAD)
-        return 1, not prefill, self.delivers, prefill, min(position, MAX_DELAY), occupant.cursor, embedding, text
 
 
 class ReferenceEngine:
@@ -143,10 +122,11 @@ class ReferenceEngine:
         }
 
     def close(self) -> None:
+        if self._is_closed:
+            return
         self._is_open, self._is_closed = False, True
         self._clear()
-        for heavy in ("tick", "_runner", "_weights"):
-            self.__dict__.pop(heavy, None)
+        del self.tick, self._runner, self._weights
 
     def must_be_open(self) -> None:
         """RuntimeError before `open` and after `close`."""
@@ -232,19 +212,19 @@ class ReferenceEngine:
                 own = self.occupancy.table.draws(row)
                 if own is not None:
                     draws[row] = own
-            elif occupant.position == occupant.prompt.voice_ticks:
+            elif turn.is_behind_the_voice:
                 self.tick.restore(row, occupant.prompt.voice, occupant.base)
         self._runner.control[:] = control
         self._runner.sample(draws)
 
     def _taken(self, turn: Turn, tokens: torch.Tensor, audio: torch.Tensor) -> Frame:
         """The tick is over for the occupant: what it gives, of `tokens` i64[2, ROWS] and `audio` f32[FRAME_SIZE]."""
-        slot, occupant, prefill = turn.slot, turn.occupant, turn.heard is None
-        live = not prefill and not self._outlet.is_ending(slot)
+        slot, occupant = turn.slot, turn.occupant
+        live = not turn.in_prefill and not self._outlet.is_ending(slot)
         mark = Mark(occupant.epoch, live, occupant.heard)
         self._marks.put(slot, occupant.cursor, mark)
         self._outlet.staged(slot, mark)
         occupant.took_part(tokens[0], turn.heard, live)
         if turn.delivers:
             return self._outlet.give(slot, occupant, turn.mark, tokens[1], audio)
-        return Frame(Phase.PREFILL if prefill else Phase.WARMUP, epoch=occupant.epoch)
+        return Frame(Phase.PREFILL if turn.in_prefill else Phase.WARMUP, epoch=occupant.epoch)
