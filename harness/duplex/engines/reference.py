@@ -18,8 +18,8 @@ CHOICES = {
     "dtype": ("auto", "float32", "bfloat16"),
     "graphs": ("auto", "on", "off"),
 }
-"""What each option may be, its default first; `batch` is a number."""
-DEFAULTS = {name: choices[0] for name, choices in CHOICES.items()} | {"batch": "4", "sdpa": "efficient"}
+"""What each option may be; `batch` is a number."""
+DEFAULTS = {"size": "auto", "batch": "4", "sdpa": "efficient", "dtype": "auto", "graphs": "auto"}
 
 
 class ReferenceDuplex:

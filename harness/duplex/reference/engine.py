@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from harness.core.clock import Clock
@@ -24,6 +25,7 @@ from harness.duplex.reference.words import PAD
 BOOT = Session()
 """Who sits in every slot after `open`."""
 SEEDS = 2**63
+SILENCE = np.zeros(FRAME_SIZE, np.float32)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Turn:
     occupant: Occupant
     mark: Mark
     delivers: bool
-    heard: torch.Tensor | None
+    heard: np.ndarray | None
 
     @property
     def control(self) -> tuple[int, ...]:
@@ -90,7 +92,7 @@ class ReferenceEngine:
         self.tick.reset(torch.ones(self._rows, dtype=torch.bool))
 
     def admit(self, session: Session) -> int:
-        self._must_be_open()
+        self.must_be_open()
         prompt = self._prompt(session)
         slot = self.occupancy.free()
         if slot is None:
@@ -99,11 +101,11 @@ class ReferenceEngine:
         return slot
 
     def release(self, slot: int) -> None:
-        self._must_be_open()
+        self.must_be_open()
         self._leave(self.checked(slot))
 
     def recycle(self, slot: int, session: Session) -> None:
-        self._must_be_open()
+        self.must_be_open()
         prompt = self._prompt(session)
         self._leave(self.checked(slot))
         self._renew(slot, session, prompt)
@@ -112,26 +114,27 @@ class ReferenceEngine:
         return len(self._prompt(session))
 
     def finish(self, slot: int) -> None:
-        self._must_be_open()
+        self.must_be_open()
         if self.occupancy.occupants[self.checked(slot)] is None:
             raise ValueError(f"slot {slot} is free: there is no input that could end")
         self._outlet.end_input(slot)
 
     def cancel(self, slot: int) -> None:
-        self._must_be_open()
+        self.must_be_open()
         self._leave(self.checked(slot))
 
     def step(self, pcm: torch.Tensor, live: Sequence[bool] | None = None, valid_samples: Sequence[int] | None = None) -> list[Frame]:
-        self._must_be_open()
+        self.must_be_open()
         given = self._inlet.read(pcm, live, valid_samples)
         parts = [self._part(slot, given) for slot in range(self.slots)]
         turns = [part for part in parts if isinstance(part, Turn)]
-        outcome = self._runner.run(self._fill(turns))
+        self._fill(turns)
+        outcome = self._runner.run()
         self._ticks += 1
         return [part if isinstance(part, Frame) else self._taken(part, outcome.tokens[part.row], outcome.audio[part.row]) for part in parts]
 
     def usage(self) -> dict[str, int]:
-        """`streams`: occupants that are still to be given something; `draws`: sampled sessions; `failures`: what the lab has yet to fail."""
+        """`streams`: occupants to be given something; `draws`: sampled sessions; `failures`: what the lab has yet to fail."""
         return {
             "slots": len(self.occupancy.occupied()),
             "streams": len(self._outlet.streams),
@@ -142,6 +145,13 @@ class ReferenceEngine:
     def close(self) -> None:
         self._is_open, self._is_closed = False, True
         self._clear()
+        self.__dict__.pop("tick", None)
+        self.__dict__.pop("_runner", None)
+
+    def must_be_open(self) -> None:
+        """RuntimeError before `open` and after `close`."""
+        if not self._is_open:
+            raise RuntimeError("the engine is closed" if self._is_closed else "the engine is not open; call open() first")
 
     def checked(self, slot: int) -> int:
         """The slot. ValueError if there is none of that number."""
@@ -155,10 +165,6 @@ class ReferenceEngine:
         self._marks = Marks(self.slots)
         self._ticks = 0
         self.lab.forget()
-
-    def _must_be_open(self) -> None:
-        if not self._is_open:
-            raise RuntimeError("the engine is closed" if self._is_closed else "the engine is not open; call open() first")
 
     def _prompt(self, session: Session) -> Prompt:
         """ValueError for a persona, voice or seed that cannot be."""
@@ -202,8 +208,8 @@ class ReferenceEngine:
         mark = self._marks.complete(slot, occupant.cursor)
         return Turn(slot, self.occupancy.table.row_of[slot], occupant, mark, self._outlet.delivers(slot, occupant, mark), heard)
 
-    def _heard(self, slot: int, given: Input) -> torch.Tensor:
-        return torch.zeros(FRAME_SIZE) if self._outlet.is_ending(slot) else torch.from_numpy(self._inlet.heard(given, slot))
+    def _heard(self, slot: int, given: Input) -> np.ndarray:
+        return SILENCE if self._outlet.is_ending(slot) else self._inlet.heard(given, slot)
 
     def _end(self, slot: int, occupant: Occupant, error: str | None = None) -> Frame:
         """The last word, once; the slot is free."""
@@ -211,30 +217,22 @@ class ReferenceEngine:
         self._leave(slot)
         return frame
 
-    def _fill(self, turns: Sequence[Turn]) -> bool:
-        """Tell the rows what they do on this tick; whether one of them is sampled."""
-        host, noisy = self._runner.host, False
-        control = [IDLE] * self._rows
+    def _fill(self, turns: Sequence[Turn]) -> None:
+        """Tell the rows what they do on this tick."""
+        control: list[Sequence[int]] = [IDLE] * self._rows
+        draws = {}
         for turn in turns:
-            control[turn.row] = turn.control
-            occupant = turn.occupant
+            row, occupant = turn.row, turn.occupant
+            control[row] = turn.control
             if turn.heard is not None:
-                host.pcm[turn.row] = turn.heard
-                noisy |= self._draw(turn.row)
+                self._runner.samples[row] = turn.heard
+                own = self.occupancy.table.draws(row)
+                if own is not None:
+                    draws[row] = own
             elif occupant.position == occupant.prompt.voice_ticks:
-                self.tick.restore(turn.row, occupant.prompt.voice, occupant.base)
-        host.control.copy_(torch.tensor(control))
-        return noisy
-
-    def _draw(self, row: int) -> bool:
-        """This tick's noise of a row: its own session's draws, zeros for a greedy one. Whether there are draws."""
-        host, draws = self._runner.host, self.occupancy.table.draws(row)
-        if draws is None:
-            for noise in (host.text_noise, host.audio_noise):
-                noise[row].zero_()
-        else:
-            draws.fill(host.text_noise[row], host.audio_noise[row])
-        return draws is not None
+                self.tick.restore(row, occupant.prompt.voice, occupant.base)
+        self._runner.control[:] = control
+        self._runner.sample(draws)
 
     def _taken(self, turn: Turn, tokens: torch.Tensor, audio: torch.Tensor) -> Frame:
         """The tick is over for the occupant: what it gives, of `tokens` i64[2, ROWS] and `audio` f32[FRAME_SIZE]."""

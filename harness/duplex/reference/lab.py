@@ -30,12 +30,14 @@ class ReferenceLab:
         self._failures: Counter[int] = Counter()
 
     def compact(self) -> None:
+        self._engine.must_be_open()
         slots = self._engine.occupancy
         occupied = slots.occupied()
         order = slots.table.arrange(occupied + [slot for slot in range(self._engine.slots) if slot not in occupied])
         self._engine.tick.move(torch.tensor(order))
 
     def poison_free(self) -> None:
+        self._engine.must_be_open()
         slots = self._engine.occupancy
         free = torch.ones(slots.table.rows, dtype=torch.bool)
         free[[slots.table.row_of[slot] for slot in slots.occupied()]] = False

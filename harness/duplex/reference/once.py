@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from harness.duplex.reference.config import DELAYS, FRAME_SIZE, ROWS, USER
@@ -52,7 +53,7 @@ def _given(tick: Tick, occupant: Occupant, ticks: int) -> tuple[torch.Tensor, to
     frames[:prompted, 0] = torch.tensor(prompt.texts[:prompted], device=frames.device)
     known[:prompted] = True
     if occupant.audio:
-        heard = torch.stack(occupant.audio).to(frames.device).view(1, len(occupant.audio) * FRAME_SIZE)
+        heard = torch.from_numpy(np.stack(occupant.audio)).to(frames.device).view(1, len(occupant.audio) * FRAME_SIZE)
         frames[prompted:, USER] = model.codec.encode_sequence(heard)[0]
         known[prompted:, USER] = True
     given, is_given = tick.staging.initial.repeat(ticks, 1), torch.zeros_like(known)

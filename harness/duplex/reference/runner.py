@@ -6,12 +6,13 @@ eagerly at that same number. On a CPU the buffers are the device's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from harness.duplex.reference.draws import Draws
 from harness.duplex.reference.tick import IDLE, Buffers, Field, Outcome, Tick
 
 SDPA = {
@@ -26,7 +27,7 @@ BEFORE_CAPTURE = 2
 
 
 class Runner:
-    """One engine's ticks. Fill `host`, then `run`."""
+    """One engine's ticks. Fill `samples` f32[R, FRAME_SIZE] and `control` i64[R, fields], say who is sampled, then `run`."""
 
     def __init__(self, tick: Tick, sdpa: str, graphs: bool) -> None:
         self.tick, self._sdpa, self._graphs = tick, SDPA[sdpa], graphs
@@ -34,29 +35,43 @@ class Runner:
         self._on_card = self.device.type == "cuda"
         self.host = Buffers.make(tick.rows, tick.config, torch.device("cpu"), pinned=self._on_card)
         self._given = Buffers.make(tick.rows, tick.config, self.device) if self._on_card else self.host
-        self._noisy = False
+        self.samples, self.control = self.host.pcm.numpy(), self.host.control.numpy()
+        self._sampled: set[int] = set()
+        self._noise_moved = False
         self._play: Callable[[], Outcome] | None = None
 
     def warm_up(self) -> None:
-        """Ticks of all rows with a sound in them, so that nothing is done for the first time in a session; what they leave must be wiped."""
+        """Ticks of all rows with a sound in them, so that a session does nothing for the first time; what they leave must be wiped."""
         self.host.pcm.copy_(torch.linspace(-0.5, 0.5, self.host.pcm.numel()).view_as(self.host.pcm))
+        self.sample({})
         for position in range(BEFORE_CAPTURE):
             row = [*IDLE]
             row[Field.ACTIVE] = row[Field.HEARS] = row[Field.DELIVERS] = 1
             row[Field.POSITION] = row[Field.CURSOR] = position
-            self.host.control.copy_(torch.tensor(row))
-            self._to_device(noisy=False)
+            self.control[:] = row
+            self._to_device()
             self._settled(self._eager)
         if self._play is None:
             self._play = self.capture()
 
     @torch.inference_mode()
-    def run(self, noisy: bool) -> Outcome:
-        """One tick of what `host` holds, its outcome in memory of its own on the CPU. `noisy`: some row's noise is not zero."""
+    def run(self) -> Outcome:
+        """One tick, its outcome in memory of its own on the CPU."""
         if self._play is None:
             raise RuntimeError("no tick before warm_up()")
-        self._to_device(noisy)
+        self._to_device()
         return self._kept(self._play())
+
+    def sample(self, draws: Mapping[int, Draws]) -> None:
+        """The next tick's noise: these draws in their rows, and zeros in every other, whoever was there before."""
+        text, audio = self.host.text_noise, self.host.audio_noise
+        for row in self._sampled - draws.keys():
+            text[row].zero_()
+            audio[row].zero_()
+        for row, own in draws.items():
+            own.fill(text[row], audio[row])
+        self._noise_moved = bool(self._sampled or draws)
+        self._sampled = set(draws)
 
     def capture(self) -> Callable[[], Outcome]:
         """What plays a tick over the static buffers: their values are read when it is played, never now."""
@@ -86,16 +101,16 @@ class Runner:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             play()
-        torch.cuda.current_stream().wait_stream(stream)
+        # The next of these ticks overwrites the host's buffers.
+        stream.synchronize()
 
-    def _to_device(self, noisy: bool) -> None:
+    def _to_device(self) -> None:
         if not self._on_card:
             return
         self._given.packed.copy_(self.host.packed, non_blocking=True)
-        if noisy or self._noisy:
+        if self._noise_moved:
             self._given.text_noise.copy_(self.host.text_noise, non_blocking=True)
             self._given.audio_noise.copy_(self.host.audio_noise, non_blocking=True)
-        self._noisy = noisy
 
     def _kept(self, outcome: Outcome) -> Outcome:
         """Out of the static buffers, which the next tick overwrites; made as ordinary tensors, which their owner may change."""

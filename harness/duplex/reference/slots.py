@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from harness.duplex.protocol import Session
@@ -27,7 +28,7 @@ class Occupant:
     position: int = 0
     heard: int = 0
     columns: list[torch.Tensor] = field(default_factory=list)
-    audio: list[torch.Tensor] = field(default_factory=list)
+    audio: list[np.ndarray] = field(default_factory=list)
 
     @property
     def cursor(self) -> int:
@@ -39,7 +40,7 @@ class Occupant:
         """Whether its next tick is one of the system prompt."""
         return self.position < len(self.prompt)
 
-    def took_part(self, column: torch.Tensor, heard: torch.Tensor | None, live: bool) -> None:
+    def took_part(self, column: torch.Tensor, heard: np.ndarray | None, live: bool) -> None:
         """A tick is over: the column that it made, the audio that it heard (None in prefill), and whether that was the caller's."""
         self.position += 1
         self.heard += live
@@ -74,7 +75,7 @@ class RowTable:
         return self._draws.get(row)
 
     def arrange(self, slots: list[int]) -> list[int]:
-        """Give the rows to the slots in this order, from row 0 on. Returns where each row's contents came from: a permutation of the rows."""
+        """Give the rows to the slots in this order, from row 0 on. Returns where each row's contents came from, a permutation."""
         before = [self.row_of[slot] for slot in slots]
         held, self._draws = self._draws, {}
         for row, source in enumerate(before):

@@ -45,9 +45,10 @@ IDLE = (0, 0, 0, 0, 0, 0, NO_EMBEDDING, PAD)
 
 @dataclass(frozen=True)
 class Buffers:
-    """A tick's input, in memory that never moves: `pcm` f32[R, FRAME_SIZE] and `control` i64[R, fields], which share `packed`; Gumbel noise.
+    """A tick's input, in memory that never moves.
 
-    `text_noise` f32[R, text_card], `audio_noise` f32[R, codebooks, card].
+    `pcm` f32[R, FRAME_SIZE] and `control` i64[R, fields] share `packed`, so that one copy moves them. Gumbel noise: `text_noise`
+    f32[R, text_card] and `audio_noise` f32[R, codebooks, card].
     """
 
     packed: torch.Tensor
@@ -120,7 +121,7 @@ class Tick:
         self.staging.stage(cursor, active, torch.cat((text[:, None], self._silence, users), 1), prompted | self._users)
 
     def codes(self, frame: torch.Tensor) -> torch.Tensor:
-        """The agent's codes i64[R, AGENT_ROWS] of each row's frame. A frame that is not delivered may hold initial tokens, which have no code."""
+        """The agent's codes i64[R, AGENT_ROWS] of each row's frame; one not delivered may hold initial tokens, which have no code."""
         return frame[:, AGENT].clamp(max=self.config.audio_card - 1)
 
     def reset(self, rows: torch.Tensor) -> None:
