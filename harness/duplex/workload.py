@@ -18,8 +18,8 @@ class Workload:
 
     In the checks that are not the seeds', something is done at tick `act_at`, and `after_ticks` of conversation follow. What may depend
     on the tick is tried on `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause. Rings are wrapped
-    where the engine's window is at most `wrap_at_most`. A known answer is whole `known_ticks` after its question. `question` is the recording that
-    is asked; "" leaves it to PPLEX_QUESTION_WAV and to the engine. `batches` are those of the budget's sweep, the seeds' like its ticks:
+    where the engine's window is at most `wrap_at_most`. A known answer is whole `known_ticks` after its question. `question` is the
+    recording that is asked; "" leaves it to PPLEX_QUESTION_WAV and to the engine. `batches` are those of the budget's sweep, the seeds' like its ticks:
     `warmup_ticks`, then `timed_ticks`.
     """
 

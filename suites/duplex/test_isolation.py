@@ -72,8 +72,8 @@ def test_two_at_once(stage: Stage, workload: Workload) -> None:
 def test_during_prefill(stage: Stage, judge: Judge, workload: Workload) -> None:
     """Recycling a slot while another is in its prefill leaves that one's output, and every other's, bit-identical."""
     newcomer, slot = stage.slots[-1], workload.recycled
-    prefilling = stage.script().at(workload.act_at, Recycle(newcomer))
     middle = workload.act_at + stage.engine.prefill_ticks(Session()) // 2
+    prefilling = stage.script(at=middle).at(workload.act_at, Recycle(newcomer))
     before, [after] = stage.controlled(prefilling, prefilling.at(middle, Recycle(slot)))
 
     judge.equal(before.frames[middle][newcomer].phase, Phase.PREFILL, f"phase of slot {newcomer} at tick {middle}")
