@@ -41,13 +41,12 @@ def voice_beside_itself(original: Any, tick: Any, row: int, voice: int, base: in
         original(tick, (row + 1) % tick.rows, voice, base)
 
 
-@wrong_input("duplex/noise-for-everyone", "engine:ReferenceEngine._draw", "duplex.neighbours.seed")
-def noise_for_everyone(original: Any, engine: Any, row: int) -> bool:
-    """As soon as one session is sampled, the greedy ones get noise too."""
-    drawn = original(engine, row)
-    if not drawn and len(engine.occupancy.table):
-        engine._runner.host.audio_noise[row].uniform_(0, 9, generator=torch.Generator().manual_seed(row))
-    return True
+@wrong_input("duplex/noise-for-everyone", "runner:Runner.sample", "duplex.neighbours.seed")
+def noise_for_everyone(original: Any, runner: Any, draws: Any) -> None:
+    """As soon as one session is sampled, the greedy ones have its noise too."""
+    original(runner, draws)
+    noise = runner.host.audio_noise
+    noise.copy_(noise[next(iter(draws))].clone() if draws else torch.zeros_like(noise))
 
 
 @wrong_input("duplex/seed-salted-by-row", "slots:RowTable.seat", "duplex.neighbours.draws")

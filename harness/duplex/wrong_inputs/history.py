@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.duplex.protocol import Frame, Phase, Session
@@ -57,18 +58,18 @@ def positions_start_again(original: Any, ring: Any, active: torch.Tensor) -> Any
 
 
 @wrong_input("duplex/deaf", "engine:ReferenceEngine._heard", "duplex.history.caller")
-def deaf(original: Any, engine: Any, slot: int, given: Any) -> torch.Tensor:
+def deaf(original: Any, engine: Any, slot: int, given: Any) -> np.ndarray:
     """The caller is not heard."""
-    return torch.zeros_like(original(engine, slot, given))
+    return np.zeros_like(original(engine, slot, given))
 
 
-@wrong_input("duplex/one-voice", "prompt:Prompter.voice_of", "duplex.history.voice")
-def one_voice(original: Any, prompter: Any, session: Session) -> str:
+@wrong_input("duplex/voice-ignored", "prompt:Prompter.voice_of", "duplex.history.voice")
+def voice_ignored(original: Any, prompter: Any, session: Session) -> str:
     """Every session speaks in the default voice."""
     return prompter.voices[0]
 
 
-@wrong_input("duplex/one-persona", "prompt:Prompter.persona_of", "duplex.history.persona")
-def one_persona(original: Any, prompter: Any, session: Session) -> str:
+@wrong_input("duplex/persona-ignored", "prompt:Prompter.persona_of", "duplex.history.persona")
+def persona_ignored(original: Any, prompter: Any, session: Session) -> str:
     """Every session is the default persona."""
     return prompter.personas[0]

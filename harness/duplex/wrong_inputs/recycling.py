@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from harness.duplex.protocol import Session
+from harness.duplex.reference.words import PAD
 from harness.duplex.wrong_inputs.crosstalk import wipe
 from harness.duplex.wrong_inputs.register import wrong_input
 
@@ -99,10 +101,9 @@ def free_slot_not_cleaned(original: Any, engine: Any, slot: int, session: Sessio
 
 @wrong_input("duplex/late-joiner", "engine:ReferenceEngine._seat", "duplex.replay.join_tick")
 def late_joiner(original: Any, engine: Any, slot: int, session: Session, prompt: Any) -> None:
-    """Who joins on every fourth tick is put a column further on in the delay ring, and loses what lay between."""
-    original(engine, slot, session, prompt)
-    if engine._ticks % 4 == 3:
-        engine.tick.staging.tokens[engine.occupancy.table.row_of[slot]] += 1
+    """Who joins on every fourth tick has a silence more in the system prompt."""
+    longer = replace(prompt, texts=(*prompt.texts, PAD))
+    original(engine, slot, session, longer if engine._ticks % 4 == 3 else prompt)
 
 
 @wrong_input("duplex/first-boot-unwiped", "engine:ReferenceEngine.wipe", "duplex.replay.second_boot")
