@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -27,10 +29,10 @@ class Played(Mapping[str, Any]):
         self._trace: dict[str, Any] = {}
 
     def add(self, frames: Sequence[Frame]) -> None:
-        """Keep one tick."""
+        """Keep one tick, in memory of our own: an engine may use its buffers again."""
         tick = len(self.frames)
-        self.frames.append(list(frames))
-        for slot, frame in enumerate(frames):
+        self.frames.append([copied(frame) for frame in frames])
+        for slot, frame in enumerate(self.frames[-1]):
             # The phase is always there; a field that is None has no label, and its absence is a difference too.
             fields = {name: value for name, value in vars(frame).items() if value is not None}
             self._trace.update({f"{name}[tick {tick}, slot {slot}]": value for name, value in fields.items()})
@@ -67,10 +69,12 @@ class Driver:
         if len(script.hears) != engine.slots:
             raise ValueError(f"the script has sounds for {len(script.hears)} slots; the engine has {engine.slots}")
         self.engine = engine
+        # Read once: behind the guard, each look is a call of the engine.
+        self.slots, self.sample_rate, self.frame_size = engine.slots, engine.sample_rate, engine.frame_size
         self.played = Played(script)
         self._sounds: list[Sound] = list(script.hears)
-        self._clocks = [0] * engine.slots
-        self._paused = [0] * engine.slots
+        self._clocks = [0] * self.slots
+        self._paused = [0] * self.slots
         self._valid: dict[int, int] = {}
 
     def play(self) -> Played:
@@ -85,15 +89,15 @@ class Driver:
 
     def step(self) -> None:
         """One tick of the engine."""
-        engine, slots = self.engine, range(self.engine.slots)
-        pcm = torch.stack([self._sounds[s].frame(self._clocks[s], engine.sample_rate, engine.frame_size) for s in slots])
+        slots = range(self.slots)
+        pcm = torch.stack([heard(self._sounds[slot], self._clocks[slot], self.sample_rate, self.frame_size) for slot in slots])
         live = [self._paused[slot] == 0 for slot in slots]
         how: dict[str, Any] = {} if all(live) else {"live": live}
         if self._valid:
-            how["valid_samples"] = [self._valid.get(slot, engine.frame_size) for slot in slots]
-        frames = engine.step(pcm, **how)
-        if len(frames) != engine.slots:
-            raise ClaimBroken("WRONG ANSWER", got=f"step gave {len(frames)} frames", expected=f"one for each of {engine.slots} slots")
+            how["valid_samples"] = [self._valid.get(slot, self.frame_size) for slot in slots]
+        frames = self.engine.step(pcm, **how)
+        if len(frames) != self.slots:
+            raise ClaimBroken("WRONG ANSWER", got=f"step gave {len(frames)} frames", expected=f"one for each of {self.slots} slots")
         self.played.add(frames)
         for slot, frame in enumerate(frames):
             self._clocks[slot] += frame.phase in CONVERSING
@@ -124,6 +128,18 @@ class Driver:
     def _begin(self, slot: int, sound: Sound | None) -> None:
         self._clocks[slot] = 0
         self._sounds[slot] = sound or self._sounds[slot]
+
+
+@lru_cache(maxsize=1024)
+def heard(sound: Sound, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
+    """The sound's frame; runs of one test hear the same ones over and over. Do not write to it."""
+    return sound.frame(tick, sample_rate, frame_size)
+
+
+def copied(frame: Frame) -> Frame:
+    """The frame with tensors of its own."""
+    tensors = {name: value.clone() for name, value in vars(frame).items() if isinstance(value, torch.Tensor)}
+    return replace(frame, **tensors) if tensors else frame
 
 
 def play(engine: DuplexEngine, script: Script) -> Played:

@@ -16,11 +16,11 @@ class Workload:
     `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
     of `schedule_ticks` and `soak_ticks` ticks each; `schedules_elsewhere` on an engine without a lab, whose ticks take their time.
 
-    In the checks that are not the seeds', `after_ticks` of conversation follow what is done. What may depend on the tick is tried on
-    `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause. Rings are wrapped where the engine's
-    window is at most `wrap_at_most`. A known answer is whole `known_ticks` after its question. `question` is the recording that
-    is asked; "" leaves it to PPLEX_QUESTION_WAV and to the engine. `batches` are those of the budget's sweep, the seeds' like its ticks:
-    `warmup_ticks`, then `timed_ticks`.
+    In the checks that are not the seeds', something is done at tick `act_at`, and `after_ticks` of conversation follow. What may depend
+    on the tick is tried on `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause, no multiple of
+    the columns of a delay ring. Rings are wrapped where the engine's window is at most `wrap_at_most`. A known answer is whole
+    `known_ticks` after its question. `question` is the recording that is asked; "" leaves it to PPLEX_QUESTION_WAV and to the engine.
+    `batches` are those of the budget's sweep, the seeds' like its ticks: `warmup_ticks`, then `timed_ticks`.
     """
 
     live_ticks: int = 40
@@ -43,9 +43,10 @@ class Workload:
     batches: str = "2,4,8"
     warmup_ticks: int = 10
     timed_ticks: int = 100
-    after_ticks: int = 12
+    act_at: int = 6
+    after_ticks: int = 8
     ring_phases: int = 4
-    pause_ticks: int = 3
+    pause_ticks: int = 5
     wrap_at_most: int = 128
     sessions: int = 200
     schedules: int = 10

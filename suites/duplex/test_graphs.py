@@ -19,7 +19,7 @@ register_cuda_ci(est_time=60, suite="duplex-h100")
 @requires(Duplex.GRAPHS)
 def test_eager(build_stage: Callable[..., Stage], judge: Judge, workload: Workload) -> None:
     """Ticks replayed from a captured graph give the bits of ticks run eagerly at the same padded size, through recycles and pauses too."""
-    slot, at = workload.recycled, workload.recycle_at
+    slot, at = workload.recycled, workload.act_at
     runs = []
     for graphs in ("off", "on"):
         # Three slots, so that a captured size has a padded row.

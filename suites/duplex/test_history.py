@@ -21,7 +21,7 @@ register_cuda_ci(est_time=30, suite="duplex-h100")
 @requires(Duplex.TOKENS)
 def test_one_pass(stage: Stage, workload: Workload) -> None:
     """Tick by tick, a slot decides what one pass over its whole history decides, fresh from open or recycled."""
-    script = stage.script().at(workload.recycle_at, Recycle(workload.recycled))
+    script = stage.script().at(workload.act_at, Recycle(workload.recycled))
     check_one_pass(stage, stage.play(script))
 
 
@@ -72,7 +72,7 @@ def check_one_pass(stage: Stage, run: Played) -> None:
 
 def check_session_heard(stage: Stage, session: Session) -> None:
     """The slot that is recycled for it gives another output than one recycled for the default session."""
-    slot, at = stage.workload.recycled, stage.workload.recycle_at
+    slot, at = stage.workload.recycled, stage.workload.act_at
     script = stage.script(session=session)
     before, [after] = stage.controlled(script.at(at, Recycle(slot)), script.at(at, Recycle(slot, session)))
     check_heard(stage, after, before, slot)

@@ -16,9 +16,9 @@ register_cuda_ci(est_time=40, suite="duplex-h100")
 @claim("duplex.isolation.recycle", source="spec 1.1: slots 0, 2 and 3 while slot 1 is recycled, whole length, bit for bit")
 def test_recycle(stage: Stage, judge: Judge, workload: Workload) -> None:
     """Recycling a slot leaves every other slot's output bit-identical."""
-    untouched = stage.script(after=workload.live_ticks)
-    slot = workload.recycled
-    before, [after] = stage.controlled(untouched, untouched.at(workload.recycle_at, Recycle(slot)))
+    slot, at = workload.recycled, workload.recycle_at
+    untouched = stage.script(at=at, after=workload.live_ticks)
+    before, [after] = stage.controlled(untouched, untouched.at(at, Recycle(slot)))
 
     for run in (before, after):
         judge.equal({len(run.of(other)) for other in stage.slots}, {untouched.ticks}, "records of a slot")
@@ -29,9 +29,9 @@ def test_recycle(stage: Stage, judge: Judge, workload: Workload) -> None:
 @claim("duplex.isolation.anywhere", source="vllm-omni runtime.py: a row's delay ring stands anywhere when it is recycled")
 def test_anywhere(stage: Stage, workload: Workload) -> None:
     """Whichever slot is recycled, and at whichever phase of the delay ring, the others' output stays bit-identical."""
-    untouched = stage.script(at=workload.recycle_at + workload.ring_phases)
+    untouched = stage.script(at=workload.act_at + workload.ring_phases)
     count = max(workload.ring_phases, len(stage.slots))
-    plan = [(number % len(stage.slots), workload.recycle_at + number % workload.ring_phases) for number in range(count)]
+    plan = [(number % len(stage.slots), workload.act_at + number % workload.ring_phases) for number in range(count)]
     before, runs = stage.controlled(untouched, *(untouched.at(tick, Recycle(slot)) for slot, tick in plan))
 
     for (slot, _), after in zip(plan, runs, strict=True):
@@ -43,9 +43,9 @@ def test_anywhere(stage: Stage, workload: Workload) -> None:
 def test_back_to_back(stage: Stage, judge: Judge, workload: Workload) -> None:
     """A slot that is recycled again and again, twice in one tick and in its prefill too, leaves the others' output bit-identical."""
     untouched = stage.script()
-    slot, start = workload.recycled, workload.recycle_at - workload.ring_phases
+    slot, start = workload.recycled, workload.act_at - workload.ring_phases
     restless = untouched.at(start, Recycle(slot), Recycle(slot))
-    for tick in range(start + 1, workload.recycle_at + 1):
+    for tick in range(start + 1, workload.act_at + 1):
         restless = restless.at(tick, Recycle(slot))
     before, [after] = stage.controlled(untouched, restless)
 
@@ -59,7 +59,7 @@ def test_two_at_once(stage: Stage, workload: Workload) -> None:
     """Two slots recycled on one tick leave the others' output bit-identical."""
     untouched = stage.script()
     first, second = workload.recycled, stage.slots[-1]
-    touched = untouched.at(workload.recycle_at, Recycle(first), Recycle(second))
+    touched = untouched.at(workload.act_at, Recycle(first), Recycle(second))
     before, [after] = stage.controlled(untouched, touched)
 
     stage.same(after, before, stage.others(first, second))
@@ -72,8 +72,8 @@ def test_two_at_once(stage: Stage, workload: Workload) -> None:
 def test_during_prefill(stage: Stage, judge: Judge, workload: Workload) -> None:
     """Recycling a slot while another is in its prefill leaves that one's output, and every other's, bit-identical."""
     newcomer, slot = stage.slots[-1], workload.recycled
-    prefilling = stage.script().at(workload.recycle_at, Recycle(newcomer))
-    middle = workload.recycle_at + stage.engine.prefill_ticks(Session()) // 2
+    middle = workload.act_at + stage.engine.prefill_ticks(Session()) // 2
+    prefilling = stage.script(at=middle).at(workload.act_at, Recycle(newcomer))
     before, [after] = stage.controlled(prefilling, prefilling.at(middle, Recycle(slot)))
 
     judge.equal(before.frames[middle][newcomer].phase, Phase.PREFILL, f"phase of slot {newcomer} at tick {middle}")

@@ -18,11 +18,11 @@ register_cuda_ci(est_time=20, suite="duplex-h100")
 def test_talking(stage: Stage, workload: Workload) -> None:
     """A conversation that is paused for some ticks, once or again, goes on as if the pauses had never been."""
     untouched, slot = stage.script(), workload.recycled
-    once = untouched.at(workload.recycle_at, Pause(slot, workload.pause_ticks))
-    stutter = untouched.at(4, Pause(slot, 1)).at(6, Pause(slot, 2)).at(workload.recycle_at, Pause(slot, workload.pause_ticks))
+    once = untouched.at(workload.act_at, Pause(slot, workload.pause_ticks))
+    stutter = untouched.at(2, Pause(slot, 1)).at(4, Pause(slot, 1)).at(workload.act_at, Pause(slot, workload.pause_ticks))
     before, runs = stage.controlled(untouched, once, stutter)
 
-    for after, pauses in zip(runs, (workload.pause_ticks, 3 + workload.pause_ticks), strict=True):
+    for after, pauses in zip(runs, (workload.pause_ticks, 2 + workload.pause_ticks), strict=True):
         check_resumed(stage, after, before, slot, pauses)
 
 
@@ -60,7 +60,7 @@ def test_everyone(stage: Stage, workload: Workload) -> None:
     """A tick that leaves every slot out is no tick for any of them."""
     untouched = stage.script()
     pauses = [Pause(slot, workload.pause_ticks) for slot in stage.slots]
-    before, [after] = stage.controlled(untouched, untouched.at(workload.recycle_at, *pauses))
+    before, [after] = stage.controlled(untouched, untouched.at(workload.act_at, *pauses))
 
     for slot in stage.slots:
         check_resumed(stage, after, before, slot, workload.pause_ticks)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fixtures.duplex import Stage
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
-from harness.core.judge import Judge
+from harness.core.judge import Judge, first_difference
 from harness.duplex.driver import Played
 from harness.duplex.protocol import Frame, Phase, Session
 from harness.duplex.script import Event, Recycle, Script
@@ -25,8 +25,8 @@ SHOWN = 6
 @claim("duplex.replay.opening", source="spec 1.2: the first frame above 5e-2 at index 4 or later, the first four below 2e-2")
 def test_opening(stage: Stage, judge: Judge, workload: Workload) -> None:
     """A recycled slot opens as a fresh one does, to the seed's tolerances."""
-    untouched = stage.script(after=workload.live_ticks)
     slot, at = workload.recycled, workload.recycle_at
+    untouched = stage.script(at=at, after=workload.live_ticks)
     before, [after] = stage.controlled(untouched, untouched.at(at, Recycle(slot)))
     fresh = [frame.audio for frame in before.of(slot) if frame.audio is not None][: workload.live_ticks]
     reborn = [frame.audio for frame in after.of(slot)[at:] if frame.audio is not None][: workload.live_ticks]
@@ -48,8 +48,8 @@ def test_opening(stage: Stage, judge: Judge, workload: Workload) -> None:
 @requires(Duplex.EXACT_REPLAY)
 def test_exact(stage: Stage, workload: Workload) -> None:
     """A recycled slot gives a fresh one's output bit for bit, from its first tick after the prefill on: text, tokens and audio."""
-    untouched = stage.script(after=workload.live_ticks)
     slot, at = workload.recycled, workload.recycle_at
+    untouched = stage.script(at=at, after=workload.live_ticks)
     before, [after] = stage.controlled(untouched, untouched.at(at, Recycle(slot)))
     reborn = conversation(after, slot, epoch=1)
 
@@ -73,7 +73,7 @@ def test_predecessor(stage: Stage, workload: Workload) -> None:
     """What a slot's former occupant heard and was, its voice, persona and draws, changes no bit of its successor's output."""
     slot = workload.recycled
     longest = max(map(stage.engine.prefill_ticks, stage.sessions()))
-    leaves = longest + workload.recycle_at
+    leaves = longest + workload.act_at
     script = stage.script(at=leaves).at(leaves, Recycle(slot, sound=stage.tone(slot)))
     formers = [Recycle(slot, session, Noise(number)) for number, session in enumerate(stage.sessions())]
     before, runs = stage.controlled(script, *(at_start(script, former) for former in formers))
@@ -88,7 +88,7 @@ def test_predecessor(stage: Stage, workload: Workload) -> None:
 @requires(Duplex.SLOT_ERRORS)
 def test_after_failure(stage: Stage, judge: Judge, workload: Workload) -> None:
     """Who takes a slot that an error has ended gives what the successor of an orderly session gives, bit for bit."""
-    slot, at = workload.recycled, workload.recycle_at
+    slot, at = workload.recycled, workload.act_at
     script = stage.script().at(at, Recycle(slot, sound=stage.tone(slot)))
     broken = Spoiled(stage.tone(slot), at // 2, math.nan)
     before, [after] = stage.controlled(script, script.hearing({slot: broken}))
@@ -101,7 +101,7 @@ def test_after_failure(stage: Stage, judge: Judge, workload: Workload) -> None:
 @requires(Duplex.EXACT_REPLAY)
 def test_join_tick(stage: Stage, workload: Workload) -> None:
     """A session gives the same bits whichever tick it joined on."""
-    slot, first = workload.recycled, workload.recycle_at
+    slot, first = workload.recycled, workload.act_at
     joins = [stage.script(at=at).at(at, Recycle(slot)) for at in range(first, first + workload.ring_phases)]
     before, runs = stage.controlled(*joins)
 
@@ -115,12 +115,16 @@ def test_second_boot(build_stage: Callable[..., Stage], judge: Judge) -> None:
     """The first sessions after an engine was built give the bits of those after the next open."""
     stage = build_stage()
     script = stage.script()
-    first = stage.play(script)
-    # The second against the third is the control, and only then is the first judged.
-    second, _ = stage.controlled(script)
+    first, second = stage.play(script), stage.play(script)
+    if first_difference(second, first) is not None:
+        # Either the boot left something behind, or the engine does not repeat itself: another new one tells.
+        stage.engine.close()
+        again = build_stage().play(script)
+        runs = iter((first, again))
+        judge.controlled("first opens", lambda: next(runs), dict)
 
-    stage.same(first, second, stage.slots, source="the second open")
-    judge.stimulus = "the first open of a new engine"
+    judge.stimulus = "the second open of a new engine"
+    stage.same(second, first, stage.slots, source="its first open")
 
 
 @claim("duplex.replay.voice_forgotten", source="vllm-omni runtime.py open_session: the default voice is resolved anew for each session")
@@ -143,7 +147,7 @@ def check_forgotten(stage: Stage, special: Session) -> None:
     """On an engine that has seen no such session: default sessions before it, beside it and behind it are alike."""
     slot, last = stage.workload.recycled, stage.slots[-1]
     ordinary = stage.script()
-    behind = stage.workload.recycle_at
+    behind = stage.workload.act_at
     for tick, then in ((behind // 2, last), (behind, slot)):
         ordinary = ordinary.at(tick, Recycle(then, sound=stage.tone(then)))
     # The control comes first: an engine that keeps the voice for ever would not repeat itself afterwards.

@@ -19,7 +19,7 @@ def test_poisoned(stage: Stage, workload: Workload) -> None:
     """NaN in free and padded rows, and behind every mask, changes no bit of any session, nor of the next one in a poisoned row."""
     lived = leaves_and_comes(stage)
     poisoned = lived
-    for tick in (1, workload.recycle_at // 2, workload.recycle_at, workload.recycle_at + 1):
+    for tick in (1, workload.act_at // 2, workload.act_at, workload.act_at + 1):
         poisoned = Script(poisoned.ticks, poisoned.hears, ((tick, LabCall("poison_free")), *poisoned.events))
     before, [after] = stage.controlled(lived, poisoned)
 
@@ -32,7 +32,7 @@ def test_poisoned(stage: Stage, workload: Workload) -> None:
 def test_moved(stage: Stage, judge: Judge, workload: Workload) -> None:
     """Sessions that are moved to other rows, in prefill, paused or talking, go on as if they had stayed, and answer to their slots."""
     lived = leaves_and_comes(stage)
-    moved = lived.at(workload.recycle_at // 2, LabCall("compact")).at(workload.recycle_at + 2, LabCall("compact"))
+    moved = lived.at(workload.act_at // 2, LabCall("compact")).at(workload.act_at + 2, LabCall("compact"))
     before, [after] = stage.controlled(lived, moved)
 
     judge.equal(after.admitted, before.admitted, "slots that were admitted to", source="the run without a move")
@@ -40,7 +40,8 @@ def test_moved(stage: Stage, judge: Judge, workload: Workload) -> None:
 
 
 def leaves_and_comes(stage: Stage) -> Script:
-    """Slot 0 is left free for a while, and another is paused and recycled meanwhile, so that rows lie free before rows in use."""
-    at, slot = stage.workload.recycle_at, stage.workload.recycled
-    script = stage.script().at(2, Leave(0)).at(at - 2, Recycle(slot)).at(at, Admit(sound=stage.tone(0)))
+    """Slot 0 is left free for a while, another recycled and a third paused meanwhile: free rows lie before rows in use."""
+    at, slot = stage.workload.act_at, stage.workload.recycled
+    # A sampled session where there are some: its draws are kept by row, too.
+    script = stage.script().at(2, Leave(0)).at(at - 2, Recycle(slot, stage.sessions()[-1])).at(at, Admit(sound=stage.tone(0)))
     return script.at(at // 2 - 1, Pause(stage.slots[-1], 2)) if stage.offers(Duplex.PAUSE) else script

@@ -1,6 +1,7 @@
 """The networks of the embedded duplex engine at a size whose rings wrap within a few ticks, and their halves as streams of rows."""
 
 import contextlib
+import copy
 from dataclasses import replace
 
 import torch
@@ -61,7 +62,7 @@ class Stream:
             return self.model.codec.encode(inputs, self.state, active)
         if self.kind == "decoder":
             return self.model.codec.decode(inputs, self.state, active)
-        embedding = torch.zeros(self.rows, self.model.config.temporal.hidden)
+        embedding = self.model.language.embedding.new_zeros(self.rows, self.model.config.temporal.hidden)
         nowhere = torch.zeros(self.rows, ROWS, dtype=torch.bool)
         return self.model.language.step(inputs, embedding, nowhere[:, 0], inputs, nowhere, None, self.state, active)
 
@@ -79,6 +80,19 @@ class Stream:
         for ours, his in zip(rows, theirs, strict=True):
             for got, expected in zip(self.parts(ours), other.parts(his), strict=True):
                 agree(got, expected)
+
+
+def rounded(network):
+    """The float64 network with every weight moved by n * 2**-24 of itself, n the terms of its longest sum.
+
+    A sum of n products in float32 is the exact sum of products each moved by at most so much (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 3.1). So what this one's outputs differ by is what float32 may cost.
+    """
+    moved, draw = copy.deepcopy(network), generator(3)
+    size = max(weight.shape[-2] for weight in network.parameters() if weight.dim() > 1) * 2**-24
+    for weight in moved.parameters():
+        weight.mul_(1 + size * (1 - 2 * torch.randint(2, weight.shape, generator=draw)))
+    return moved
 
 
 def agree(got, expected):

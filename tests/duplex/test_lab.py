@@ -48,7 +48,7 @@ def test_a_row_that_moves_without_its_state_is_noticed(batch, monkeypatch):
     still = heard(batch, 12)
     batch.open()
     batch.release(0)
-    monkeypatch.setattr(batch.tick, "move", lambda order: None)
+    monkeypatch.setattr(batch.tick, "move", lambda _order: None)
 
     assert not any(map(same, heard(batch, 12, batch.lab.compact), still))
 
@@ -140,7 +140,7 @@ def test_an_unknown_operation_is_named(batch, op):
 
 
 def test_nothing_lags_in_lockstep(batch):
-    with pytest.raises(ValueError, match="lockstep|cannot lag"):
+    with pytest.raises(ValueError, match="cannot lag"):
         batch.lab.lag("frame:0", 1)
 
 

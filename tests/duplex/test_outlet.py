@@ -82,12 +82,10 @@ def test_input_that_ends_before_it_began_is_drained_at_once(outlet):
     assert outlet.is_drained(0)
 
 
-def test_the_last_word_is_said_once(outlet, occupant):
-    assert outlet.last_word(0, occupant).phase is Phase.DRAINED
-    assert 0 not in outlet.streams
+def test_the_last_word_says_why(outlet, occupant):
+    drained, failed = outlet.last_word(occupant), outlet.last_word(occupant, "no more paper")
 
-    outlet.begin(0)
-    failed = outlet.last_word(0, occupant, "no more paper")
+    assert (drained.phase, drained.error, drained.epoch) == (Phase.DRAINED, None, 3)
     assert (failed.phase, failed.error, failed.epoch) == (Phase.FAILED, "no more paper", 3)
 
 

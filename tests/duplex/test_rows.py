@@ -126,6 +126,7 @@ def moves(kind):
     moved.state.permute(order)
 
     agree(moved.run(later[order]), still.run(later)[order])
+    moved.same(range(16), still, order.tolist())
 
 
 CHECKS = [neighbours, places, batch_sizes, absences, resets, lost_neighbours, masked_cells, moves]
@@ -158,12 +159,16 @@ def kept_anyway(carries, after, active):
         carry.copy_(later)
 
 
+def keys_left_behind(rings):
+    yield rings.positions
+
+
 FINISH = Layer.finish
 WRONG = [
     (neighbours, Layer, "finish", overheard, KINDS),
     (places, Layer, "finish", overheard, KINDS),
     (batch_sizes, Layer, "finish", overheard, KINDS),
-    (moves, Layer, "finish", overheard, KINDS),
+    (moves, RingKV, "parts", keys_left_behind, KINDS),
     (lost_neighbours, Layer, "finish", overheard, KINDS),
     (absences, RingKV, "advance", untold, KINDS),
     (absences, codec, "keep", kept_anyway, ["encoder", "decoder"]),

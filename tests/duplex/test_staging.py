@@ -22,7 +22,7 @@ def expected_column(number):
 
 
 def run(staging, bases, ticks):
-    """Stage frame after frame, each column settled as it was given; of every tick what stands before its column, it, and the frame it completes."""
+    """Stage frame after frame, each column settled as it was given; per tick the column before, its own, and the frame it completes."""
     active, seen = torch.ones(ROWS_OF_BATCH, dtype=torch.bool), []
     for tick in range(ticks):
         cursor = (torch.tensor(bases) + tick) % RING

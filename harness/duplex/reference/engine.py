@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,38 +13,18 @@ from harness.duplex.reference.config import FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_
 from harness.duplex.reference.inlet import Inlet, Input, SessionError
 from harness.duplex.reference.lab import ReferenceLab
 from harness.duplex.reference.outlet import Outlet
-from harness.duplex.reference.prompt import NO_EMBEDDING, Prompt, Prompter
+from harness.duplex.reference.prompt import Prompt, Prompter
 from harness.duplex.reference.runner import Runner
 from harness.duplex.reference.slots import Occupant, Slots
 from harness.duplex.reference.staging import Mark, Marks
 from harness.duplex.reference.tick import IDLE, Tick
+from harness.duplex.reference.turn import Turn
 from harness.duplex.reference.weights import DATA, Weights
-from harness.duplex.reference.words import PAD
 
 BOOT = Session()
 """Who sits in every slot after `open`."""
 SEEDS = 2**63
 SILENCE = np.zeros(FRAME_SIZE, np.float32)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One occupant's part in one tick. `mark` is of the frame that the tick completes; `heard` f32[FRAME_SIZE], None in prefill."""
-
-    slot: int
-    row: int
-    occupant: Occupant
-    mark: Mark
-    delivers: bool
-    heard: np.ndarray | None
-
-    @property
-    def control(self) -> tuple[int, ...]:
-        """What its row is told: `tick.Field`."""
-        occupant, prefill = self.occupant, self.heard is None
-        position, prompt = occupant.position, occupant.prompt
-        embedding, text = (prompt.embedding(position), prompt.texts[position]) if prefill else (NO_EMBEDDING, PAD)
-        return 1, not prefill, self.delivers, prefill, min(position, MAX_DELAY), occupant.cursor, embedding, text
 
 
 class ReferenceEngine:
@@ -58,7 +37,7 @@ class ReferenceEngine:
 
     def __init__(self, weights: Weights, slots: int, rows: int, sdpa: str, graphs: bool, clock: Clock) -> None:
         config, table = weights.model.config, weights.table
-        self.slots = slots
+        self.slots, self._weights = slots, weights
         self.window: int | None = config.temporal.context
         self.parity = Parity.BITS if weights.model.silence.device.type == "cpu" else Parity.TEXT
         self.voices: Sequence[str] = weights.voices
@@ -136,17 +115,18 @@ class ReferenceEngine:
     def usage(self) -> dict[str, int]:
         """`streams`: occupants to be given something; `draws`: sampled sessions; `failures`: what the lab has yet to fail."""
         return {
-            "slots": len(self.occupancy.occupied()),
+            "slots": self.slots - self.occupancy.unoccupied,
             "streams": len(self._outlet.streams),
             "draws": len(self.occupancy.table),
             "failures": self.lab.failures,
         }
 
     def close(self) -> None:
+        if self._is_closed:
+            return
         self._is_open, self._is_closed = False, True
         self._clear()
-        self.__dict__.pop("tick", None)
-        self.__dict__.pop("_runner", None)
+        del self.tick, self._runner, self._weights
 
     def must_be_open(self) -> None:
         """RuntimeError before `open` and after `close`."""
@@ -188,12 +168,16 @@ class ReferenceEngine:
         self._outlet.forget(slot)
 
     def _part(self, slot: int, given: Input) -> Turn | Frame:
-        """The turn of the slot's occupant, or what is said in its place. An error of the session ends that session, and nothing else."""
+        """The turn of the slot's occupant, or what is said in its place."""
         occupant = self.occupancy.occupants[slot]
         if occupant is None:
             return Frame(Phase.FREE)
         if not given.live[slot]:
             return Frame(Phase.PAUSED, epoch=occupant.epoch)
+        return self._bounded(slot, occupant, given)
+
+    def _bounded(self, slot: int, occupant: Occupant, given: Input) -> Turn | Frame:
+        """An error of the session ends that session, and nothing else."""
         try:
             return self._turn(slot, occupant, given)
         except SessionError as error:
@@ -213,9 +197,8 @@ class ReferenceEngine:
 
     def _end(self, slot: int, occupant: Occupant, error: str | None = None) -> Frame:
         """The last word, once; the slot is free."""
-        frame = self._outlet.last_word(slot, occupant, error)
         self._leave(slot)
-        return frame
+        return self._outlet.last_word(occupant, error)
 
     def _fill(self, turns: Sequence[Turn]) -> None:
         """Tell the rows what they do on this tick."""
@@ -229,19 +212,19 @@ class ReferenceEngine:
                 own = self.occupancy.table.draws(row)
                 if own is not None:
                     draws[row] = own
-            elif occupant.position == occupant.prompt.voice_ticks:
+            elif turn.is_behind_the_voice:
                 self.tick.restore(row, occupant.prompt.voice, occupant.base)
         self._runner.control[:] = control
         self._runner.sample(draws)
 
     def _taken(self, turn: Turn, tokens: torch.Tensor, audio: torch.Tensor) -> Frame:
         """The tick is over for the occupant: what it gives, of `tokens` i64[2, ROWS] and `audio` f32[FRAME_SIZE]."""
-        slot, occupant, prefill = turn.slot, turn.occupant, turn.heard is None
-        live = not prefill and not self._outlet.is_ending(slot)
+        slot, occupant = turn.slot, turn.occupant
+        live = not turn.in_prefill and not self._outlet.is_ending(slot)
         mark = Mark(occupant.epoch, live, occupant.heard)
         self._marks.put(slot, occupant.cursor, mark)
         self._outlet.staged(slot, mark)
         occupant.took_part(tokens[0], turn.heard, live)
         if turn.delivers:
             return self._outlet.give(slot, occupant, turn.mark, tokens[1], audio)
-        return Frame(Phase.PREFILL if prefill else Phase.WARMUP, epoch=occupant.epoch)
+        return Frame(Phase.PREFILL if turn.in_prefill else Phase.WARMUP, epoch=occupant.epoch)

@@ -82,9 +82,9 @@ class Outlet:
         self._watermarks[slot] = mark.seq
         return Frame(Phase.LIVE, audio, self._piece(stream, int(tokens[TEXT_ROW])), tokens, occupant.epoch, mark.seq)
 
-    def last_word(self, slot: int, occupant: Occupant, error: str | None = None) -> Frame:
-        """DRAINED, or FAILED with its reason; the stream is over."""
-        self.forget(slot)
+    @staticmethod
+    def last_word(occupant: Occupant, error: str | None = None) -> Frame:
+        """DRAINED, or FAILED with its reason."""
         return Frame(Phase.DRAINED if error is None else Phase.FAILED, epoch=occupant.epoch, error=error)
 
     def _piece(self, stream: Stream, token: int) -> str | None:

@@ -91,28 +91,42 @@ class RowTable:
 
 
 class Slots:
-    """The occupants, by slot."""
+    """The occupants, by slot, and the slots that nobody has."""
 
     def __init__(self, slots: int, rows: int) -> None:
         self.occupants: list[Occupant | None] = [None] * slots
         self.table = RowTable(slots, rows)
+        self._free = set(range(slots))
         self._epochs = [0] * slots
+
+    @property
+    def unoccupied(self) -> int:
+        """How many slots are free."""
+        return len(self._free)
 
     def free(self) -> int | None:
         """The first free slot, if there is one."""
-        return next((slot for slot, occupant in enumerate(self.occupants) if occupant is None), None)
+        return min(self._free, default=None)
 
     def occupied(self) -> list[int]:
+        """The slots of all occupants, in order."""
         return [slot for slot, occupant in enumerate(self.occupants) if occupant is not None]
 
     def seat(self, slot: int, session: Session, prompt: Prompt, tick: int) -> Occupant:
         """The next occupant of a free slot, at the engine's `tick`."""
         occupant = self.occupants[slot] = Occupant(session, self._epochs[slot], prompt, tick % RING)
+        self._free.discard(slot)
         self._epochs[slot] += 1
         self.table.seat(self.table.row_of[slot], session.seed)
         return occupant
 
     def vacate(self, slot: int) -> None:
-        """The slot is free."""
-        self.occupants[slot] = None
-        self.table.vacate(self.table.row_of[slot])
+        """The occupant, if there is one, leaves."""
+        if self.occupants[slot] is not None:
+            self.table.vacate(self.table.row_of[slot])
+            self.give_back(slot)
+            self.occupants[slot] = None
+
+    def give_back(self, slot: int) -> None:
+        """Somebody else can have the slot, however short its occupant's stay was."""
+        self._free.add(slot)

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.duplex.reference.config import DELAYS, MAX_DELAY, ROWS
-
-RING = MAX_DELAY + 2
-"""Columns: the one before this tick's, its own, and those that tokens of its frame wait for."""
+from harness.duplex.reference.model import STAGED_COLUMNS as RING
 
 
 class Staging:

@@ -1,0 +1,75 @@
+"""Wrong answers about a session's own history: ticks that it was left out of, and what it was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.duplex.protocol import Frame, Phase, Session
+from harness.duplex.wrong_inputs.register import wrong_input
+
+
+@wrong_input("duplex/carries-idle-on", "codec:keep", "duplex.pause.talking")
+def carries_idle_on(original: Any, carries: Any, after: Any, active: torch.Tensor) -> None:
+    """The convolutions of a row that takes no part go on."""
+    original(carries, after, torch.ones_like(active))
+
+
+@wrong_input("duplex/pause-swallows-first-word", "engine:ReferenceEngine._part", "duplex.pause.before_first_word")
+def pause_swallows_first_word(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """A conversation that is paused before its first frame is out counts the pause as a tick."""
+    part = original(engine, slot, given)
+    occupant = engine.occupancy.occupants[slot]
+    if isinstance(part, Frame) and part.phase is Phase.PAUSED and not occupant.in_prefill and occupant.heard <= engine.delay:
+        occupant.position += 1
+    return part
+
+
+@wrong_input("duplex/pause-skips-prompt", "engine:ReferenceEngine._part", "duplex.pause.prefill")
+def pause_skips_prompt(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """A pause in the prefill leaves steps of the system prompt out."""
+    part = original(engine, slot, given)
+    occupant = engine.occupancy.occupants[slot]
+    if isinstance(part, Frame) and part.phase is Phase.PAUSED and occupant.in_prefill:
+        occupant.position += 1
+    return part
+
+
+@wrong_input("duplex/nobody-is-everybody", "inlet:Inlet.taking_part", "duplex.pause.everyone")
+def nobody_is_everybody(original: Any, inlet: Any, live: Any) -> tuple[bool, ...]:
+    """A tick that leaves every slot out is taken for one that leaves none out."""
+    flags = original(inlet, live)
+    return flags if any(flags) else (True,) * len(flags)
+
+
+@wrong_input("duplex/full-ring-goes-on", "ring:RingKV.advance", "duplex.pause.after_wrap")
+def full_ring_goes_on(original: Any, ring: Any, active: torch.Tensor) -> None:
+    """A row whose ring is full moves on, whether it takes part or not."""
+    original(ring, active | (ring.positions >= ring.context))
+
+
+@wrong_input("duplex/positions-start-again", "ring:RingKV.visit", "duplex.history.one_pass", "duplex.history.one_pass_wrapped")
+def positions_start_again(original: Any, ring: Any, active: torch.Tensor) -> Any:
+    """Keys are rotated by a position that starts again every 16 ticks."""
+    visit = original(ring, active)
+    return visit._replace(positions=visit.positions % 16)
+
+
+@wrong_input("duplex/deaf", "engine:ReferenceEngine._heard", "duplex.history.caller")
+def deaf(original: Any, engine: Any, slot: int, given: Any) -> np.ndarray:
+    """The caller is not heard."""
+    return np.zeros_like(original(engine, slot, given))
+
+
+@wrong_input("duplex/voice-ignored", "prompt:Prompter.voice_of", "duplex.history.voice")
+def voice_ignored(original: Any, prompter: Any, session: Session) -> str:
+    """Every session speaks in the default voice."""
+    return prompter.voices[0]
+
+
+@wrong_input("duplex/persona-ignored", "prompt:Prompter.persona_of", "duplex.history.persona")
+def persona_ignored(original: Any, prompter: Any, session: Session) -> str:
+    """Every session is the default persona."""
+    return prompter.personas[0]
