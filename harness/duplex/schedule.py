@@ -6,7 +6,8 @@ watch 1; tick 10; recycle 1 voice; hear 0 noise; tick 4; pause 1 3; tick 16
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import ClassVar, get_type_hints
 
@@ -144,6 +145,14 @@ class Schedule:
         if watch is None or not steps:
             raise ValueError(f"{first!r}: a schedule begins with the slot to watch, as in: watch 1; tick 10; recycle 1 voice; tick 20")
         return cls(int(watch[1]), steps)
+
+    def without(self, place: int) -> Iterator[Schedule]:
+        """Shorter ones: without this step, and, where ticks pass in it, with one alone. None where there is no such step."""
+        before, here, after = self.steps[:place], self.steps[place : place + 1], self.steps[place + 1 :]
+        if here and (before or after):
+            yield replace(self, steps=(*before, *after))
+        if here and isinstance(here[0], Tick) and here[0].ticks > 1:
+            yield replace(self, steps=(*before, Tick(1), *after))
 
     @property
     def highest_slot(self) -> int:

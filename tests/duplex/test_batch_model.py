@@ -29,7 +29,7 @@ LETTERS = {
 
 def owed(ticks, *events, delay=1, slots=1):
     """What the first slot owes, a letter a tick; `events` are pairs of a tick and an event."""
-    model = BatchModel(delay, lambda session: PREFILL, (Silence(),) * slots)
+    model = BatchModel(delay, lambda _: PREFILL, (Silence(),) * slots)
     letters = ""
     for tick in range(ticks):
         for when, event in events:
@@ -77,7 +77,7 @@ def test_phases(delay, events, letters):
 
 def test_counts():
     """Frames are counted from 0 for each occupant, and the occupants of the slot from 0 on."""
-    model = BatchModel(1, lambda session: 0, (Silence(), Silence()))
+    model = BatchModel(1, lambda _: 0, (Silence(), Silence()))
     first = [str(model.tick()[1]) for _ in range(3)]
     model.do(Recycle(1))
     then = [str(model.tick()[1]) for _ in range(2)]
@@ -92,7 +92,10 @@ AUDIO, TOKENS = torch.zeros(4), torch.zeros(3, dtype=torch.int64)
 RIGHT = Frame(Phase.LIVE, AUDIO, "word", TOKENS, epoch=2, seq=5)
 
 
-def judged(frame, due=Owed(Phase.LIVE, 2, 5), streams=3):
+DUE = Owed(Phase.LIVE, 2, 5)
+
+
+def judged(frame, due=DUE, streams=3):
     check_tick(Judge(), [frame], [due], "", streams)
 
 
@@ -107,11 +110,11 @@ def test_right_frames():
 @pytest.mark.parametrize(
     ("frame", "due"),
     [
-        (Frame(Phase.LIVE, AUDIO, "word", TOKENS, epoch=1, seq=5), Owed(Phase.LIVE, 2, 5)),
-        (Frame(Phase.LIVE, AUDIO, "word", TOKENS, epoch=2, seq=4), Owed(Phase.LIVE, 2, 5)),
-        (Frame(Phase.WARMUP, epoch=2), Owed(Phase.LIVE, 2, 5)),
-        (Frame(Phase.LIVE, None, "word", TOKENS, epoch=2, seq=5), Owed(Phase.LIVE, 2, 5)),
-        (Frame(Phase.LIVE, AUDIO, "word", None, epoch=2, seq=5), Owed(Phase.LIVE, 2, 5)),
+        (Frame(Phase.LIVE, AUDIO, "word", TOKENS, epoch=1, seq=5), DUE),
+        (Frame(Phase.LIVE, AUDIO, "word", TOKENS, epoch=2, seq=4), DUE),
+        (Frame(Phase.WARMUP, epoch=2), DUE),
+        (Frame(Phase.LIVE, None, "word", TOKENS, epoch=2, seq=5), DUE),
+        (Frame(Phase.LIVE, AUDIO, "word", None, epoch=2, seq=5), DUE),
         (Frame(Phase.PREFILL, AUDIO, epoch=1), Owed(Phase.PREFILL, 1)),
         (Frame(Phase.PREFILL, tokens=TOKENS, epoch=1), Owed(Phase.PREFILL, 1)),
         (Frame(Phase.WARMUP, text="word", epoch=1), Owed(Phase.WARMUP, 1)),
@@ -133,7 +136,7 @@ def test_too_few_frames():
 
 def stage_and_run(*frames):
     """A run of one slot without a delay, which is recycled at tick 1."""
-    engine = SimpleNamespace(delay=0, streams=0, prefill_ticks=lambda session: 0)
+    engine = SimpleNamespace(delay=0, streams=0, prefill_ticks=lambda _: 0)
     played = Played(Script(len(frames), (Silence(),)).at(1, Recycle(0)))
     for frame in frames:
         played.add([frame])

@@ -60,6 +60,25 @@ def test_highest_slot(text, highest):
 
 
 @pytest.mark.parametrize(
+    ("place", "shorter"),
+    [
+        (0, ["watch 1; pause 1 2; tick 1", "watch 1; tick 1; pause 1 2; tick 1"]),
+        (1, ["watch 1; tick 5; tick 1"]),
+        (2, ["watch 1; tick 5; pause 1 2"]),
+        (3, []),
+    ],
+)
+def test_shorter(place, shorter):
+    """A step is left out, or fewer ticks pass."""
+    assert list(map(str, Schedule.parse("watch 1; tick 5; pause 1 2; tick 1").without(place))) == shorter
+
+
+def test_never_empty():
+    """The last step stays."""
+    assert list(Schedule.parse("watch 1; compact").without(0)) == []
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "begins with the slot to watch"),
@@ -90,8 +109,9 @@ def drawn(offered, count=60, slots=4, ticks=40):
 def test_drawn_whole():
     """What is drawn has as many ticks as asked for, names slots that there are, and can be read back."""
     seen = drawn(Duplex)
+    ticks = [sum(step.ticks for step in schedule.steps if isinstance(step, Tick)) for schedule in seen]
 
-    assert {sum(step.ticks for step in schedule.steps if isinstance(step, Tick)) for schedule in seen} == {40}
+    assert set(ticks) == {40}
     assert {schedule.highest_slot for schedule in seen} <= {0, 1, 2, 3}
     assert [Schedule.parse(str(schedule)) for schedule in seen] == seen
     assert {type(step) for schedule in seen for step in schedule.steps} == set(STEPS.values())
