@@ -1,0 +1,88 @@
+"""Whether operations repeat themselves: each loop is run twice from the same start, and every step's bits are compared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.core.bits import pattern
+from harness.core.doctor.probes import BATCHES, Probe, probes
+
+QUICK = (4,)
+"""Batch sizes of the quick examination."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What one probe came to.
+
+    `differs`: batch size to the first step, from 0, whose bits were others in the second run; empty where it repeats itself. `rows`: the batch
+    sizes in classes, within which row 0 has the same bits: information, since a kernel may choose another order of sums for another size.
+    `missing`: why it could not run here.
+    """
+
+    device: str
+    operation: str
+    way: str
+    steps: int = 0
+    differs: Mapping[int, int] = field(default_factory=dict)
+    rows: tuple[tuple[int, ...], ...] = ()
+    missing: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """It ran, and repeated itself."""
+        return not self.missing and not self.differs
+
+
+def examine(device: torch.device, batches: Sequence[int] = BATCHES) -> list[Repeat]:
+    """Every probe of the device, at these batch sizes."""
+    return [repeats(probe, device, batches) for probe in probes(device)]
+
+
+def repeats(probe: Probe, device: torch.device, batches: Iterable[int]) -> Repeat:
+    """Run one probe twice at each batch size."""
+    differs: dict[int, int] = {}
+    rows: list[tuple[torch.Tensor, list[int]]] = []
+    steps = 0
+    try:
+        for batch in batches:
+            first = _bits(probe, batch)
+            _litter(device)
+            steps, step = len(first), _first_difference(first, _bits(probe, batch))
+            if step is not None:
+                differs[batch] = step
+            _sort_in(rows, first[:, 0], batch)
+    except RuntimeError as refused:
+        # An attention backend that takes no such call raises it, and so does a card without memory.
+        return Repeat(str(device), probe.operation, probe.way, missing=str(refused).strip().partition("\n")[0])
+    return Repeat(str(device), probe.operation, probe.way, steps, differs, tuple(tuple(sizes) for _, sizes in rows))
+
+
+def _bits(probe: Probe, batch: int) -> torch.Tensor:
+    """The whole loop's output as integers, [steps, batch, ...]."""
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # a backend that is refused is explained at length
+        return pattern(torch.stack(probe.run(batch)))
+
+
+def _litter(device: torch.device) -> None:
+    """Leave other remains in free memory, for kernels that read what they did not write."""
+    for size in (1 << 14, 1 << 18, 1 << 22, 1 << 24):
+        torch.full((size,), float("nan"), device=device)
+
+
+def _first_difference(first: torch.Tensor, second: torch.Tensor) -> int | None:
+    steps = (first != second).flatten(1).any(1).nonzero()
+    return int(steps[0]) if len(steps) else None
+
+
+def _sort_in(rows: list[tuple[torch.Tensor, list[int]]], row: torch.Tensor, batch: int) -> None:
+    for known, sizes in rows:
+        if torch.equal(known, row):
+            sizes.append(batch)
+            return
+    rows.append((row, [batch]))
