@@ -18,6 +18,8 @@ def advice(repeats: Sequence[Repeat], selection: Selection) -> str:
     What the engine's own attention backend came to is told first.
     """
     device = repeats[0].device
+    if all(r.missing for r in repeats):
+        return f"{device} could not be asked: {repeats[0].missing}"
     option = selection.spec.options.get(OPTION)
     used = selection.options.get(OPTION, option.default if option else "default")
     attention = {r.way: r for r in repeats if r.operation == "attention"}
@@ -30,7 +32,8 @@ def advice(repeats: Sequence[Repeat], selection: Selection) -> str:
     if off:
         named = ", ".join(f"{r.operation} {r.way} (step {min(r.differs.values())})" for r in off)
         return f"on {device} these do not repeat themselves bit for bit: {named}"
-    return f"attention={used}, matrix products and convolutions repeat themselves bit for bit on {device}: the difference is the engine's own"
+    asked = f"attention={used}, " if ours is not None and ours.holds else ""
+    return f"{asked}matrix products and convolutions repeat themselves bit for bit on {device}: the difference is the engine's own"
 
 
 def _others(good: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 """Rows of a decode step: one a session."""
+RING_BATCHES = (1, 4, 32)
+"""Of attention, where a row has keys of its own."""
 RING_STEPS = 140
 """Steps of an attention loop: twice as many keys become visible as it took until cuDNN's kernel was found out."""
 STEPS = 24
@@ -35,8 +37,9 @@ BACKENDS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the probes. `ring`: keys; `hidden`, `feedforward`: of the matrix products; `channels`, `samples`: of a codec's convolutions."""
+    """Of the probes. `layers`: rings that a step goes through; `ring`: keys; `hidden`, `feedforward`: of the matrix products; `channels`, `samples`: of a codec's convolutions."""
 
+    layers: int
     heads: int
     head_dim: int
     ring: int
@@ -47,9 +50,9 @@ class Sizes:
     attention: torch.dtype
 
 
-CARD = Sizes(32, 128, 3000, 4096, 11264, 64, 480, torch.bfloat16)
+CARD = Sizes(2, 32, 128, 3000, 4096, 11264, 64, 480, torch.bfloat16)
 """A 7B model's."""
-HOST = Sizes(4, 32, 128, 256, 704, 16, 120, torch.float32)
+HOST = Sizes(1, 4, 32, 128, 256, 704, 16, 120, torch.float32)
 """Small enough for a laptop; the loop goes around the ring."""
 
 
@@ -60,6 +63,7 @@ class Probe:
     operation: str
     way: str
     run: Callable[[int], list[torch.Tensor]]
+    batches: tuple[int, ...] = BATCHES
 
 
 def probes(device: torch.device) -> Iterator[Probe]:
@@ -67,22 +71,20 @@ def probes(device: torch.device) -> Iterator[Probe]:
     card = device.type == "cuda"
     sizes = CARD if card else HOST
     for way, backend in BACKENDS.items():
-        yield Probe("attention", way, _attention(sizes, device, backend))
-    ways = [("float32", torch.float32, False), ("bfloat16", torch.bfloat16, False)]
-    if card:
-        ways.insert(1, ("tf32", torch.float32, True))
-    for way, dtype, tf32 in ways:
-        yield Probe("matrix product", way, _product(sizes, device, dtype, tf32))
-    for way, dtype, tf32 in ways:
-        yield Probe("convolution", way, _convolution(sizes, device, dtype, tf32))
+        yield Probe("attention", way, _attention(sizes, device, backend), RING_BATCHES)
+    for way, dtype in (("float32", torch.float32), ("tf32", torch.float32), ("bfloat16", torch.bfloat16)):
+        if card or way != "tf32":
+            yield Probe("matrix product", way, _product(sizes, device, dtype, way == "tf32"))
+        if card or way == "float32":
+            yield Probe("convolution", way, _convolution(sizes, device, dtype, way == "tf32"))
 
 
 def _attention(sizes: Sizes, device: torch.device, backend: SDPBackend | None) -> Callable[[int], list[torch.Tensor]]:
-    """One query a row over a ring of keys that is written one a step, with a boolean mask of what is written; two layers."""
+    """One query a row over a ring of keys that is written one a step, with a boolean mask of what is written."""
 
     def run(batch: int) -> list[torch.Tensor]:
         said = _draw((_DRAWN, 3, BATCHES[-1], sizes.heads, sizes.head_dim), device, sizes.attention)[:, :, :batch]
-        rings = torch.zeros(2, 2, batch, sizes.heads, sizes.ring, sizes.head_dim, dtype=sizes.attention, device=device)
+        rings = torch.zeros(sizes.layers, 2, batch, sizes.heads, sizes.ring, sizes.head_dim, dtype=sizes.attention, device=device)
         places = torch.arange(sizes.ring, device=device)
         x, given = torch.zeros_like(said[0, 0]), []
         forced: AbstractContextManager = nullcontext() if backend is None else sdpa_kernel(backend)

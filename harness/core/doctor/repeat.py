@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 
 from harness.core.bits import pattern
-from harness.core.doctor.probes import BATCHES, Probe, probes
+from harness.core.doctor.probes import Probe, probes
 
 QUICK = (4,)
 """Batch sizes of the quick examination."""
@@ -38,9 +39,15 @@ class Repeat:
         return not self.missing and not self.differs
 
 
-def examine(device: torch.device, batches: Sequence[int] = BATCHES) -> list[Repeat]:
-    """Every probe of the device, at these batch sizes."""
-    return [repeats(probe, device, batches) for probe in probes(device)]
+def examine(device: torch.device, batches: Sequence[int] | None = None) -> list[Repeat]:
+    """Every probe of the device, at these batch sizes or at its own."""
+    return [repeats(probe, device, probe.batches if batches is None else batches) for probe in probes(device)]
+
+
+@cache
+def quick(device: str) -> tuple[Repeat, ...]:
+    """Every probe at the QUICK batch sizes, asked once in this process."""
+    return tuple(examine(torch.device(device), QUICK))
 
 
 def repeats(probe: Probe, device: torch.device, batches: Iterable[int]) -> Repeat:
@@ -58,8 +65,12 @@ def repeats(probe: Probe, device: torch.device, batches: Iterable[int]) -> Repea
             _sort_in(rows, first[:, 0], batch)
     except RuntimeError as refused:
         # An attention backend that takes no such call raises it, and so does a card without memory.
-        return Repeat(str(device), probe.operation, probe.way, missing=str(refused).strip().partition("\n")[0])
+        return Repeat(str(device), probe.operation, probe.way, missing=_first_sentence(refused))
     return Repeat(str(device), probe.operation, probe.way, steps, differs, tuple(tuple(sizes) for _, sizes in rows))
+
+
+def _first_sentence(error: RuntimeError) -> str:
+    return f"{str(error).strip()}\n".replace(". ", "\n").partition("\n")[0].rstrip(".")
 
 
 def _bits(probe: Probe, batch: int) -> torch.Tensor:
