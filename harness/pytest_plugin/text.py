@@ -53,7 +53,7 @@ def failure(item: pytest.Item, finding: Finding, judge: Judge | None) -> str:
 
 
 def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | None, command: str, told: str = "") -> str:
-    """Headline, claim, got, expected, extent, stimulus, control, machine, replay; empty ones are left out. `told` is said of the machine."""
+    """Headline, claim, got, expected, extent, stimulus, control, machine (`told`), replay; empty ones are left out."""
     planted = f"  fault {case.fault.name}" if case.fault else ""
     stimulus = f"seed {run.seed}" + (f"; {judge.stimulus}" if judge and judge.stimulus else "")
     rows = [

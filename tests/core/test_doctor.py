@@ -1,19 +1,19 @@
-"""The doctor: an operation that does not repeat itself is told, with the step; one that does is not; and what an INCONCLUSIVE verdict quotes."""
+"""The doctor: which operation does not repeat itself, from which step on, and what an INCONCLUSIVE verdict quotes of it."""
 
 import itertools
 import json
+from functools import partial
 
 import pytest
 import torch
 
 from harness import __main__ as cli
 from harness import doctor
-from harness.core import determinism
 from harness.core.doctor import advice, checkup, probes, rates, repeat
 from harness.core.doctor.probes import BACKENDS, Probe
 from harness.core.doctor.repeat import Repeat
 from harness.core.registry import Selection
-from harness.core.spec import Option, RegistryError, parse_spec
+from harness.core.spec import Option
 from tests.core.test_tables import spec
 
 CPU = torch.device("cpu")
@@ -95,7 +95,7 @@ def test_rows_other_than_the_first_may_differ():
 def test_what_does_not_run_here():
     """The reason is told, without its second sentence; it neither repeats itself nor differs."""
 
-    def run(batch):
+    def run(_):
         raise RuntimeError("No available kernel. Aborting execution.\nand more")
 
     found = ask(run)
@@ -104,7 +104,7 @@ def test_what_does_not_run_here():
 
 def test_a_mistake_of_the_probe_is_no_finding():
     with pytest.raises(ZeroDivisionError):
-        ask(lambda batch: 1 / 0)
+        ask(lambda _: 1 / 0)
 
 
 def test_noise_inside_torch_is_found(monkeypatch):
@@ -121,8 +121,8 @@ def test_noise_inside_torch_is_found(monkeypatch):
     assert repeat.repeats(default, CPU, (2,)).differs == {2: 64}
 
 
-def test_the_probes_feed_on_themselves(monkeypatch):
-    """A difference at one step stays in all later ones: what a step gives is part of what the next one takes."""
+def test_no_step_of_a_probe_is_like_another():
+    """Each gives finite numbers of its own: kernels are not asked the same thing twice."""
     for probe in probes.probes(CPU):
         if repeat.repeats(probe, CPU, (1,)).missing:
             continue
@@ -161,14 +161,18 @@ def test_a_cpu_is_asked_every_way():
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_switches_are_put_back(before, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", before)
-    state = torch.get_rng_state()
-    with probes._precision(not before):
-        assert torch.backends.cuda.matmul.allow_tf32 is not before
-    next(p for p in probes.probes(CPU) if p.operation == "matrix product").run(1)
+def test_switches_are_put_back(before):
+    """Those of tf32, as they were before; and the process's generator is left alone."""
+    matmul, state = torch.backends.cuda.matmul, torch.get_rng_state()
+    was, matmul.allow_tf32 = matmul.allow_tf32, before
+    try:
+        with probes._precision(not before):
+            assert matmul.allow_tf32 is not before
+        next(p for p in probes.probes(CPU) if p.operation == "matrix product").run(1)
 
-    assert torch.backends.cuda.matmul.allow_tf32 is before
+        assert matmul.allow_tf32 is before
+    finally:
+        matmul.allow_tf32 = was
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -232,7 +236,7 @@ def test_advice_of(found, chosen, told):
     assert len(line) <= 240
 
 
-def test_the_real_option(monkeypatch):
+def test_the_real_option():
     """The embedded duplex engine has the option by this name, with choices that the probes know."""
     from harness.core.registry import builtin_specs
 
@@ -243,9 +247,8 @@ def test_the_real_option(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """A quick doctor: fewer batch sizes and bytes. What the policy sets is put back."""
-    monkeypatch.setattr(probes, "RING_BATCHES", (1,))
-    monkeypatch.setattr(Probe, "batches", (1,))
+    """A quick doctor: one batch size, and few bytes. What the policy sets is put back."""
+    monkeypatch.setattr(repeat, "examine", partial(repeat.examine, batches=(1,)))
     monkeypatch.setattr(rates, "HOST_BYTES", 1 << 20)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     mode, state = torch.get_deterministic_debug_mode(), torch.get_rng_state()
