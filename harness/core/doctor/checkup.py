@@ -15,7 +15,7 @@ from harness.core.doctor.repeat import Repeat
 
 @dataclass(frozen=True)
 class Checkup:
-    """What was found on each device. `bandwidth`: device to bytes a second, read and written. `failed`: a device that could not be asked, and why."""
+    """What was found. `bandwidth`: device to bytes a second, read and written. `failed`: a device that could not be asked, and why."""
 
     repeats: list[Repeat]
     copies: list[Rate]

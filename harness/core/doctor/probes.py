@@ -37,7 +37,11 @@ BACKENDS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the probes. `layers`: rings that a step goes through; `ring`: keys; `hidden`, `feedforward`: of the matrix products; `channels`, `samples`: of a codec's convolutions."""
+    """Of the probes.
+
+    `layers`: rings that a step goes through; `ring`: keys in each; `hidden`, `feedforward`: of the matrix products; `channels`, `samples`:
+    of a codec's convolutions; `attention`: the type of keys and values.
+    """
 
     layers: int
     heads: int

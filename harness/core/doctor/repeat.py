@@ -20,9 +20,9 @@ QUICK = (4,)
 class Repeat:
     """What one probe came to.
 
-    `differs`: batch size to the first step, from 0, whose bits were others in the second run; empty where it repeats itself. `rows`: the batch
-    sizes in classes, within which row 0 has the same bits: information, since a kernel may choose another order of sums for another size.
-    `missing`: why it could not run here.
+    `differs`: batch size to the first step, from 0, whose bits were others in the second run; empty where it repeats itself. `rows`: the
+    batch sizes in classes, within which row 0 has the same bits: information, since a kernel may choose another order of sums for another
+    size. `missing`: why it could not run here.
     """
 
     device: str
