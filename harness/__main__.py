@@ -60,6 +60,7 @@ def _add_bench(commands: Any) -> None:
     ):
         command = kinds.add_parser(kind, help=what, description=what)
         command.add_argument("--engine", action="append", default=[], metavar="NAME", help="as pytest's --engine; repeatable")
+        command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
         command.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where it is measured (%(default)s)")
         command.add_argument("--json", "--out", type=Path, metavar="FILE", dest="out", help="write the record there too")
         command.set_defaults(show=run)
@@ -87,7 +88,7 @@ def _bench_transfer(args: argparse.Namespace) -> None:
     sizes = [int(size) for size in args.sizes.split(",") if size.isdigit() and int(size) > 0]
     if len(sizes) != len(args.sizes.split(",")):
         raise RegistryError(f"--sizes {args.sizes}: give MiB, such as 1,16,256")
-    report = bench_run.run(_registry(), args.engine, [size << 20 for size in sizes], args.device)
+    report = bench_run.run(_registry(args.adapter), args.engine, [size << 20 for size in sizes], args.device)
     bench_run.show(report)
     _write(args.out, report.record())
 
@@ -97,7 +98,7 @@ def _bench_duplex(args: argparse.Namespace) -> None:
 
     if args.plot:
         bench_plot.check(args.plot)
-    report = bench_run.read(args.read) if args.read else bench_run.run(_registry(), args.engine, args.batch, args.device)
+    report = bench_run.read(args.read) if args.read else bench_run.run(_registry(args.adapter), args.engine, args.batch, args.device)
     bench_run.show(report)
     _write(args.out, report.record())
     if args.plot:
@@ -112,8 +113,8 @@ def _doctor(args: argparse.Namespace) -> None:
     _write(args.json, found.record())
 
 
-def _registry() -> Registry:
-    return Registry([*builtin_specs(), *entry_point_specs()])
+def _registry(adapters: list[str]) -> Registry:
+    return Registry([*builtin_specs(), *entry_point_specs(), *(adapter_spec(adapter) for adapter in adapters)])
 
 
 def _write(path: Path | None, record: dict[str, Any]) -> None:
@@ -123,8 +124,7 @@ def _write(path: Path | None, record: dict[str, Any]) -> None:
 
 
 def _engines(args: argparse.Namespace) -> None:
-    registry = Registry([*builtin_specs(), *entry_point_specs(), *(adapter_spec(a) for a in args.adapter)])
-    tables.show_engines(registry, args.json)
+    tables.show_engines(_registry(args.adapter), args.json)
 
 
 def _claims(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from harness.core import guard
 from harness.core.clock import Clock
 from harness.core.doctor.rates import synchronize
 from harness.core.registry import Selection
-from harness.core.verdict import Unavailable
+from harness.core.verdict import ClaimBroken, Unavailable
 from harness.duplex.protocol import DuplexEngine, Frame, Phase
 
 WARMUP_TICKS, TIMED_TICKS = 10, 100
@@ -31,8 +31,11 @@ DEADLINE = 600.0
 GIB = 1 << 30
 
 
-class NothingTimed(RuntimeError):
-    """The engine did not do what was to be timed; the text says what it did."""
+class NothingTimed(ClaimBroken):
+    """The engine did not do what was to be timed; `got` says what it did."""
+
+    def __init__(self, got: str) -> None:
+        super().__init__("NOTHING TIMED", got=got)
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,10 @@ class Pace:
 def measure(selection: Selection, batch: int, device: torch.device, clock: Clock, tell: Callable[[int], None], seed: int = 0) -> Pace:
     """Build the engine with `batch` slots, time its ticks, and close it.
 
-    `tell` is called with the ticks done, between ticks. Raises Unavailable, NothingTimed, or a finding of the guard: what the engine
-    raised, or a deadline that it missed.
+    `tell` is called with the ticks done, between ticks. Raises Unavailable, or a finding: NothingTimed, what the engine raised, a deadline
+    that it missed.
     """
+    _collect(device)
     resident = _resident_bytes() if device.type == "cpu" else None
     engine = _build(selection, batch, device, clock, seed)
     try:
@@ -82,11 +86,6 @@ def measure(selection: Selection, batch: int, device: torch.device, clock: Clock
         return pace(selection.label, batch, seconds, 1e3 * engine.frame_size / engine.sample_rate, peak, weights)
     finally:
         guard.call("close", engine.close)
-        del engine
-        # The next one gets the whole memory, whatever cycles this one was part of.
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def pace(engine: str, batch: int, seconds: Sequence[float], budget: float, peak: float | None, weights: int | None) -> Pace:
@@ -95,6 +94,13 @@ def pace(engine: str, batch: int, seconds: Sequence[float], budget: float, peak:
     mean = statistics.fmean(times)
     p99 = times[math.ceil(0.99 * len(times)) - 1]
     return Pace(engine, batch, len(times), statistics.median(times), p99, times[-1], mean, budget, mean / budget, peak, weights)
+
+
+def _collect(device: torch.device) -> None:
+    """Give the next engine the whole memory, whatever cycles, or traceback, the one before was part of."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _build(selection: Selection, batch: int, device: torch.device, clock: Clock, seed: int) -> DuplexEngine:

@@ -21,7 +21,7 @@ from harness.core.doctor import rates
 from harness.core.registry import Registry, Selection
 from harness.core.spec import RegistryError
 from harness.core.verdict import Finding, Unavailable
-from harness.duplex.bench import GIB, LEAST_BATCH, TIMED_TICKS, WARMUP_TICKS, NothingTimed, Pace, measure
+from harness.duplex.bench import GIB, LEAST_BATCH, TIMED_TICKS, WARMUP_TICKS, Pace, measure
 from harness.tables import print_table, table
 
 ENGINES = ("duplex/*",)
@@ -80,7 +80,7 @@ def _measure(report: Report, selection: Selection, batch: int, device: torch.dev
     name = f"{selection.label} batch {batch}"
     try:
         pace = measure(selection, batch, device, SystemClock(), lambda ticks: advance(name, ticks))
-    except (Unavailable, NothingTimed) as reason:
+    except Unavailable as reason:
         report.missing[name] = str(reason)
     except Finding as broken:
         report.missing[name] = f"{broken.headline}: {broken.got}"
