@@ -25,12 +25,12 @@ class BlockConv(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.kernel = weight(2 * outputs, inputs)
+        self.kernel = weight(inputs, 2 * outputs)
         self.bias = weight(2 * outputs)
 
     def forward(self, x: torch.Tensor, carry: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """f[B, T, inputs] behind a carry f[B, outputs]; f[B, T, outputs] and the next carry."""
-        now, later = F.linear(x, self.kernel, self.bias).chunk(2, -1)
+        now, later = torch.addmm(self.bias, x.flatten(0, 1), self.kernel).unflatten(0, x.shape[:2]).chunk(2, -1)
         felt = torch.cat((carry.unsqueeze(1), later[:, :-1]), 1)
         return now + felt, later[:, -1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -17,12 +18,12 @@ ROPE_BASE = 10_000.0
 
 
 def weight(*shape: int) -> nn.Parameter:
-    """A parameter of the default device and type, filled by `model.initialize`."""
+    """A parameter of the default device and type, [inputs, outputs], filled by `model.initialize`."""
     return nn.Parameter(torch.empty(shape))
 
 
-class RMSNorm(nn.Module):
-    """Scale to a root mean square of 1, over the last dimension."""
+class Norm(nn.Module):
+    """Layer norm without a bias, over the last dimension: one kernel on every device."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -30,69 +31,77 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """f[..., size] -> f[..., size]."""
-        return F.rms_norm(x, x.shape[-1:], self.scale, EPSILON)
+        return F.layer_norm(x, x.shape[-1:], self.scale, None, EPSILON)
+
+
+class Angles(NamedTuple):
+    """Of rotary positions: f[*positions, 1, 2, head size / 2] each, the sines of a head's first half with a minus."""
+
+    cosines: torch.Tensor
+    sines: torch.Tensor
 
 
 @functools.cache
 def _frequencies(size: int, device: torch.device) -> torch.Tensor:
-    return torch.exp(torch.arange(size // 2, device=device, dtype=torch.float32) * (-2 * math.log(ROPE_BASE) / size))
+    falling = torch.exp(torch.arange(size // 2, device=device, dtype=torch.float32) * (-2 * math.log(ROPE_BASE) / size))
+    return torch.stack((-falling, falling))
 
 
-def rope_angles(positions: torch.Tensor, size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, each dtype[*positions, size / 2]; the angles are float32 whatever the type, so that late positions stay apart."""
-    angles = positions[..., None] * _frequencies(size, positions.device)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+def rope_angles(positions: torch.Tensor, size: int, dtype: torch.dtype) -> Angles:
+    """Of positions i64[...]. The angles are float32 whatever the type, so that late positions stay apart."""
+    angles = positions[..., None, None, None] * _frequencies(size, positions.device)
+    return Angles(angles.cos().to(dtype), angles.sin().to(dtype))
 
 
-def rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Rotary position embedding of f[..., heads, size]: the first half of a head is paired with the second."""
-    first, second = x.chunk(2, -1)
-    cosines, sines = cosines.unsqueeze(-2), sines.unsqueeze(-2)
-    return torch.cat((first * cosines - second * sines, first * sines + second * cosines), -1)
-
-
-def gated(x: torch.Tensor) -> torch.Tensor:
-    """SwiGLU: f[..., 2 * n] -> f[..., n]."""
-    gate, value = x.chunk(2, -1)
-    return F.silu(gate) * value
+def rotate(x: torch.Tensor, angles: Angles) -> torch.Tensor:
+    """Rotary position embedding (arXiv 2104.09864) of f[..., heads, size]: the first half of a head is paired with the second."""
+    halves = x.unflatten(-1, (2, -1))
+    return torch.addcmul(halves * angles.cosines, halves.flip(-2), angles.sines).flatten(-2)
 
 
 class Layer(nn.Module):
-    """Attention and a gated feed-forward, each behind a norm, each added to what came in."""
+    """Attention and a gated feed-forward (SwiGLU), each behind a norm, each added to what came in.
+
+    What stands between `project` and `finish` is who attends to what: a ring, a sequence, or the steps within a tick.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.norm = RMSNorm(config.hidden)
-        self.qkv = weight(3 * config.hidden, config.hidden)
+        self.norm = Norm(config.hidden)
+        self.qkv = weight(config.hidden, 3 * config.hidden)
         self.out = weight(config.hidden, config.hidden)
-        self.norm_ff = RMSNorm(config.hidden)
-        self.ff_in = weight(2 * config.feedforward, config.hidden)
-        self.ff_out = weight(config.hidden, config.feedforward)
+        self.norm_ff = Norm(config.hidden)
+        self.ff_in = weight(config.hidden, 2 * config.feedforward)
+        self.ff_out = weight(config.feedforward, config.hidden)
 
-    def heads_of(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries, keys (both rotated) and values of f[..., hidden], each f[..., heads, head size]."""
-        qkv = F.linear(self.norm(x), self.qkv).unflatten(-1, (3 * self.heads, -1))
-        turned = rotate(qkv[..., : 2 * self.heads, :], *angles)
-        return turned[..., : self.heads, :], turned[..., self.heads :, :], qkv[..., 2 * self.heads :, :]
+    def project(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Queries, keys and values of f[N, hidden], side by side: f[N, 3 * hidden]."""
+        return torch.mm(self.norm(x), self.qkv, out=out)
 
-    def add(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """The layer's output, of its input and what its heads attended to, both f[..., hidden]."""
-        x = x + F.linear(attended, self.out)
-        return x + F.linear(gated(F.linear(self.norm_ff(x), self.ff_in)), self.ff_out)
+    def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """The layer's output, of its input and what its heads attended to, f[N, hidden] both."""
+        x = torch.addmm(x, attended, self.out)
+        gate, value = torch.mm(self.norm_ff(x), self.ff_in).chunk(2, -1)
+        return torch.addmm(x, F.silu(gate) * value, self.ff_out)
 
-    def step(self, x: torch.Tensor, index: int, ring: RingKV, visit: Visit, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def step(self, x: torch.Tensor, index: int, ring: RingKV, visit: Visit, angles: Angles) -> torch.Tensor:
         """One tick: f[R, hidden] -> f[R, hidden]."""
-        query, key, value = self.heads_of(x, angles)
+        qkv = self.project(x).unflatten(-1, (3 * self.heads, -1))
+        turned, value = rotate(qkv[:, : 2 * self.heads], angles), qkv[:, 2 * self.heads :]
+        query, key = turned.chunk(2, 1)
         keys, values = ring.write(index, visit.cells, key, value)
         attended = F.scaled_dot_product_attention(query.unsqueeze(2), keys, values, attn_mask=visit.mask)
-        return self.add(x, attended.flatten(1))
+        return self.finish(x, attended.flatten(1))
 
-    def sequence(self, x: torch.Tensor, mask: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def sequence(self, x: torch.Tensor, mask: torch.Tensor, angles: Angles) -> torch.Tensor:
         """All ticks: f[B, T, hidden] -> f[B, T, hidden]; mask bool[T, T]."""
-        query, key, value = (part.transpose(1, 2) for part in self.heads_of(x, angles))
+        flat = x.flatten(0, 1)
+        qkv = self.project(flat).view(*x.shape[:2], 3 * self.heads, -1)
+        query, key = rotate(qkv[..., : 2 * self.heads, :], angles).transpose(1, 2).chunk(2, 1)
+        value = qkv[..., 2 * self.heads :, :].transpose(1, 2)
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.add(x, attended.transpose(1, 2).flatten(2))
+        return self.finish(flat, attended.transpose(1, 2).reshape(flat.shape)).view(x.shape)
 
 
 class Transformer(nn.Module):
@@ -102,7 +111,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = RMSNorm(config.hidden)
+        self.norm = Norm(config.hidden)
 
     def step(self, x: torch.Tensor, ring: RingKV, active: torch.Tensor) -> torch.Tensor:
         """One tick of f[R, hidden], each row at its own position; active bool[R]: other rows change nothing, and their result is void."""

@@ -14,7 +14,7 @@ from torch import nn
 
 from harness.duplex.reference.codec import Codec, CodecRows
 from harness.duplex.reference.config import AGENT_ROWS, CPU_TILE, FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_RATE, ModelConfig
-from harness.duplex.reference.language import LanguageModel
+from harness.duplex.reference.language import LanguageModel, LanguageRows
 from harness.duplex.reference.ring import RingKV
 from harness.duplex.reference.tiles import Tiles
 
@@ -25,7 +25,7 @@ VOICE = "voices."
 
 @dataclass(frozen=True)
 class Voice:
-    """`embeddings` f[voice_ticks, hidden] that are heard first, and `ring` i64[17, STAGED_COLUMNS], what the staging ring holds behind them."""
+    """`embeddings` f[voice_ticks, hidden], heard first; `ring` i64[17, STAGED_COLUMNS]: what the staging ring holds after them."""
 
     embeddings: torch.Tensor
     ring: torch.Tensor
@@ -37,7 +37,7 @@ class State:
 
     encoder: Tiles[CodecRows]
     decoder: Tiles[CodecRows]
-    language: Tiles[RingKV]
+    language: Tiles[LanguageRows]
 
     def reset(self, rows: torch.Tensor) -> None:
         """Make rows new: bool[R] on the CPU."""
@@ -108,7 +108,7 @@ class DuplexModel(nn.Module):
             return State(
                 Tiles(rows, tile, lambda size: CodecRows(self.codec.encoder, ring(size, self.codec.encoder_transformer))),
                 Tiles(rows, tile, lambda size: CodecRows(self.codec.decoder, ring(size, self.codec.decoder_transformer))),
-                Tiles(rows, tile, lambda size: ring(size, self.language.temporal)),
+                Tiles(rows, tile, lambda size: LanguageRows(self.config, size, like.device, like.dtype)),
             )
 
     @torch.no_grad()
@@ -139,7 +139,7 @@ def initialize(model: nn.Module, generator: torch.Generator) -> None:
             elif leaf == "books":
                 parameter.normal_(0, 1, generator=generator)
             else:
-                fan = ROWS if leaf.endswith("embedding") else parameter.shape[-1]
+                fan = ROWS if leaf.endswith("embedding") else parameter.shape[-2]
                 parameter.normal_(0, fan**-0.5, generator=generator)
 
 

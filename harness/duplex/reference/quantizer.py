@@ -31,51 +31,49 @@ class ResidualQuantizer(nn.Module):
     def __init__(self, dim: int, code_dim: int, card: int, books: int) -> None:
         super().__init__()
         self.card = card
-        self.project_in = weight(code_dim, dim)
-        self.project_out = weight(dim, code_dim)
+        self.project_in = weight(dim, code_dim)
+        self.project_out = weight(code_dim, dim)
         self.books = weight(books, card, code_dim)
+        self.register_buffer("offsets", torch.arange(books) * card, persistent=False)
 
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         """f[..., dim] -> i64[..., books]: at each stage the nearest entry, the first of equals."""
-        return self._search(F.linear(x, self.project_in))[0]
+        residual = (x @ self.project_in).view(-1, self.project_in.shape[1])
+        codes = []
+        for book, half in zip(self.books.unbind(), self._half_squares(), strict=True):
+            codes.append(_nearest(residual, book, half))
+            residual = residual - F.embedding(codes[-1], book)
+        return torch.stack(codes, -1).view(*x.shape[:-1], -1)
 
     def decode(self, codes: torch.Tensor) -> torch.Tensor:
         """i64[..., books] -> f[..., dim]. Tokens behind the codebook, which stand where nothing was said yet, count as its last entry."""
-        offsets = torch.arange(self.books.shape[0], device=codes.device) * self.card
-        entries = F.embedding(codes.clamp(max=self.card - 1) + offsets, self.books.flatten(0, 1))
-        return F.linear(entries.sum(-2), self.project_out)
+        entries = F.embedding(codes.clamp(max=self.card - 1) + self.offsets, self.books.flatten(0, 1))
+        return entries.sum(-2) @ self.project_out
 
     def forward(self, x: torch.Tensor) -> Quantized:
         """Training: f[..., dim], quantized with a straight-through gradient."""
-        projected = F.linear(x, self.project_in)
-        codes, residuals, entries = self._search(projected)
+        projected = x @ self.project_in
+        codes = self.encode(x.detach())
+        entries = F.embedding(codes + self.offsets, self.books.flatten(0, 1))
+        # Of every stage what it was given: the input without the entries before.
+        residuals = projected.unsqueeze(-2) - (entries.cumsum(-2) - entries).detach()
         loss = F.mse_loss(entries, residuals.detach()) + COMMITMENT * F.mse_loss(residuals, entries.detach())
-        total = entries.sum(-2)
-        through = projected + (total - projected).detach()
-        return Quantized(F.linear(through, self.project_out), codes, loss * self.books.shape[0])
+        through = projected + (entries.sum(-2) - projected).detach()
+        return Quantized(through @ self.project_out, codes, loss * len(self.books))
 
     @torch.no_grad()
     def seed_books(self, x: torch.Tensor, generator: torch.Generator) -> None:
         """Draw every codebook's entries from what it will see of f[n, dim], so that training starts with none unused."""
-        residual = F.linear(x, self.project_in)
+        residual = x @ self.project_in
         for book in self.books:
             picked = torch.randint(residual.shape[0], (self.card,), generator=generator)
             book.copy_(residual[picked.to(x.device)])
-            residual = residual - book[_nearest(residual, book)]
+            residual = residual - book[_nearest(residual, book, 0.5 * book.square().sum(-1))]
 
-    def _search(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The codes i64[..., books], and of every stage what it was given and what it chose, f[..., books, code_dim]."""
-        codes, given, chosen = [], [], []
-        for book in self.books:
-            code = _nearest(residual, book)
-            entry = F.embedding(code, book)
-            codes.append(code)
-            given.append(residual)
-            chosen.append(entry)
-            residual = residual - entry.detach()
-        return torch.stack(codes, -1), torch.stack(given, -2), torch.stack(chosen, -2)
+    def _half_squares(self) -> tuple[torch.Tensor, ...]:
+        return (0.5 * self.books.square().sum(-1)).unbind()
 
 
-def _nearest(x: torch.Tensor, book: torch.Tensor) -> torch.Tensor:
+def _nearest(x: torch.Tensor, book: torch.Tensor, half_squares: torch.Tensor) -> torch.Tensor:
     """The entry of least distance: |x - e|^2 = |x|^2 - 2 (x e - |e|^2 / 2), of which only the bracket differs between entries."""
-    return F.linear(x, book, -0.5 * book.square().sum(-1)).argmax(-1)
+    return torch.addmm(half_squares, x, book.t(), beta=-1).argmax(-1)

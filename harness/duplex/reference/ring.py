@@ -10,7 +10,7 @@ import torch
 from harness.duplex.reference.config import TransformerConfig
 
 POISON = 97.0
-"""What `RingKV.poison` puts behind the mask of an occupied row: finite, since a masked value is multiplied by 0, and 0 * NaN is NaN."""
+"""What `RingKV.poison` puts behind the mask of an occupied row: finite, since attention multiplies it by 0, and 0 * NaN is NaN."""
 
 
 class Visit(NamedTuple):
@@ -28,8 +28,8 @@ class RingKV:
     """Rings of one transformer: per layer keys and values of [R * context + 1, heads, head size]; the last cell is the trash.
 
     A row at position p holds p - context + 1 .. p once p is written, position q in its cell q % context. An inactive row writes to the
-    trash, which nobody sees, and keeps its position. Cells that were not written since the row's reset are 0, and so finite: attention multiplies
-    them by a weight of 0.
+    trash, which nobody sees, and keeps its position. Cells that were not written since the row's reset are 0: attention gives
+    them the weight 0, and 0 * NaN would be NaN.
     """
 
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
@@ -38,15 +38,16 @@ class RingKV:
         self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.positions = torch.zeros(rows, device=device, dtype=torch.int64)
-        self._slots = torch.arange(config.context, device=device)
+        self._cells = torch.arange(config.context, device=device)
         self._starts = torch.arange(rows, device=device) * config.context
-        self._trash = torch.full((rows,), rows * config.context, device=device)
+        self._trash = torch.tensor(rows * config.context, device=device)
+        self._seen = torch.zeros((), device=device, dtype=dtype)
+        self._hidden = torch.full((), -torch.inf, device=device, dtype=dtype)
 
     def visit(self, active: torch.Tensor) -> Visit:
         """The tick's places: active bool[R]."""
         cells = torch.where(active, self._starts + self.positions % self.context, self._trash)
-        hidden = ~visible(self._slots, self.positions, self.context)
-        mask = torch.zeros(hidden.shape, device=hidden.device, dtype=self.keys[0].dtype).masked_fill_(hidden, -torch.inf)
+        mask = torch.where(visible(self.positions, self._cells), self._seen, self._hidden)
         return Visit(self.positions, cells, mask[:, None, None])
 
     def write(self, layer: int, cells: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,10 +82,9 @@ class RingKV:
         return cells[:-1].view(self.rows, self.context, *cells.shape[1:])
 
 
-def visible(slots: torch.Tensor, positions: torch.Tensor, context: int) -> torch.Tensor:
-    """bool[R, slots]: which cells of its ring a row sees at its position, whose own cell is written.
+def visible(positions: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    """bool[R, context]: which `cells` i64[context] of its ring a row at its position i64[R] sees, its own cell written.
 
-    Cell s holds the last position up to p that is s modulo the number of cells; those below 0 were never written.
+    From position context - 1 on every cell holds one of the last `context` positions; before that, the cells up to its own do.
     """
-    age = (positions[:, None] - slots) % slots.shape[0]
-    return (age <= positions[:, None]) & (age < context)
+    return cells <= positions[:, None]

@@ -30,7 +30,7 @@ State = TypeVar("State", bound=Rows)
 class Tiles(Generic[State]):
     """Rows in tiles of `size`, each computed by itself.
 
-    On a CPU the bits of a matrix product's row may depend on how many rows there are; in tiles of one size they depend on nothing but the row.
+    On a CPU the bits of a matrix product's row may depend on how many rows there are; in tiles of one size they cannot.
     """
 
     def __init__(self, rows: int, size: int, make: Callable[[int], State]) -> None:
