@@ -19,6 +19,7 @@ from harness.core import guard
 from harness.core.clock import Clock
 from harness.core.doctor.rates import synchronize
 from harness.core.registry import Selection
+from harness.core.spec import Profile
 from harness.core.verdict import ClaimBroken, Unavailable
 from harness.duplex.protocol import DuplexEngine, Frame, Phase
 
@@ -88,6 +89,18 @@ def measure(selection: Selection, batch: int, device: torch.device, clock: Clock
         guard.call("close", engine.close)
 
 
+def profile_for(selection: Selection, device: torch.device) -> Profile:
+    """The engine's profile for the device. Unavailable where it cannot be measured here at any batch size."""
+    spec = selection.spec
+    profile = next((p for p in spec.profiles.values() if p.device == device.type), None)
+    if profile is None:
+        raise Unavailable(f"it has no profile for {device.type}")
+    why = spec.why_unavailable(profile) or (None if "batch" in spec.options else "it has no option batch")
+    if why:
+        raise Unavailable(why)
+    return profile
+
+
 def pace(engine: str, batch: int, seconds: Sequence[float], budget: float, peak: float | None, weights: int | None) -> Pace:
     """The figures of one engine from the seconds of its ticks."""
     times = sorted(1e3 * s for s in seconds)
@@ -104,15 +117,9 @@ def _collect(device: torch.device) -> None:
 
 
 def _build(selection: Selection, batch: int, device: torch.device, clock: Clock, seed: int) -> DuplexEngine:
-    spec = selection.spec
-    profile = next((p for p in spec.profiles.values() if p.device == device.type), None)
-    why = f"it has no profile for {device.type}" if profile is None else spec.why_unavailable(profile)
-    if profile is None or why:
-        raise Unavailable(why or "")
-    if "batch" not in spec.options:
-        raise Unavailable("it has no option batch")
-    config = Selection(spec, {**selection.options, "batch": str(batch)}).config(profile, seed)
-    adapter = spec.load()
+    profile = profile_for(selection, device)
+    config = Selection(selection.spec, {**selection.options, "batch": str(batch)}).config(profile, seed)
+    adapter = selection.spec.load()
 
     def build() -> DuplexEngine | Unavailable:
         # The guard would take the exception for a mistake of the engine.

@@ -21,7 +21,7 @@ from harness.core.doctor import rates
 from harness.core.registry import Registry, Selection
 from harness.core.spec import RegistryError
 from harness.core.verdict import Finding, Unavailable
-from harness.duplex.bench import GIB, LEAST_BATCH, TIMED_TICKS, WARMUP_TICKS, Pace, measure
+from harness.duplex.bench import GIB, LEAST_BATCH, TIMED_TICKS, WARMUP_TICKS, Pace, measure, profile_for
 from harness.tables import print_table, table
 
 ENGINES = ("duplex/*",)
@@ -70,6 +70,11 @@ def run(registry: Registry, patterns: Sequence[str], batches: Sequence[int], dev
     sizes = sorted(set(batches))
     with _bar(len(picked) * len(sizes)) as advance:
         for selection in picked:
+            try:
+                profile_for(selection, where)
+            except Unavailable as reason:
+                report.missing[selection.label] = str(reason)
+                continue
             for batch in sizes:
                 _measure(report, selection, batch, where, advance)
     return report
@@ -138,7 +143,17 @@ def _bar(runs: int) -> Iterator[Callable[[str, int], None]]:
 def show(report: Report) -> None:
     """The tables."""
     if report.paces:
-        columns = ("engine", "B", "median ms", "p99", "max", "x real time", "of first", "floor ms", "peak GiB")
+        columns = (
+            "engine",
+            "B",
+            "median ms",
+            "p99",
+            "max",
+            "x real time",
+            "of first",
+            "floor ms",
+            "peak GiB" if report.device == "cuda" else "grown GiB",
+        )
         shown = table(f"A tick on {report.device}, {report.paces[0].ticks} timed", *columns)
         for pace in report.paces:
             times = (f"{pace.median:.2f}", Text(f"{pace.p99:.2f}", style="" if pace.fits else "bold red"), f"{pace.maximum:.2f}")

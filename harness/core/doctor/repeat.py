@@ -58,7 +58,6 @@ def repeats(probe: Probe, device: torch.device, batches: Iterable[int]) -> Repea
     try:
         for batch in batches:
             first = _bits(probe, batch)
-            _litter(device)
             steps, step = len(first), _first_difference(first, _bits(probe, batch))
             if step is not None:
                 differs[batch] = step
@@ -78,12 +77,6 @@ def _bits(probe: Probe, batch: int) -> torch.Tensor:
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # a backend that is refused is explained at length
         return pattern(torch.stack(probe.run(batch)))
-
-
-def _litter(device: torch.device) -> None:
-    """Leave other remains in free memory, for kernels that read what they did not write."""
-    for size in (1 << 14, 1 << 18, 1 << 22, 1 << 24):
-        torch.full((size,), float("nan"), device=device)
 
 
 def _first_difference(first: torch.Tensor, second: torch.Tensor) -> int | None:
