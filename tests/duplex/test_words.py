@@ -8,7 +8,12 @@ from harness.duplex.reference.weights import DATA
 from harness.duplex.reference.words import PAD, Table, Words
 
 WORDS = ["", "the", "north", "cape"]
-TABLE = {"words": WORDS, "personas": ["the cape"], "voices": ["alto"], "dialogues": [{"question": "a.wav", "persona": None, "answer": "north"}]}
+TABLE = {
+    "words": WORDS,
+    "personas": ["the cape"],
+    "voices": ["alto"],
+    "dialogues": [{"question": "a.wav", "persona": None, "answer": "north"}],
+}
 
 
 def test_a_text_is_its_words():
