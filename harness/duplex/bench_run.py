@@ -61,13 +61,13 @@ def run(registry: Registry, patterns: Sequence[str], batches: Sequence[int], dev
             raise RegistryError(f"--engine {selection.label}: it is of kind {selection.spec.kind}; assay bench duplex measures duplex/...")
         if "batch" in selection.options:
             raise RegistryError(f"--engine {selection.label}: leave its option batch out, and give --batch {selection.options['batch']}")
-    if min(batches) < LEAST_BATCH:
-        raise RegistryError(f"--batch {min(batches)}: give {LEAST_BATCH} or more")
+    if min(batches) < 1:
+        raise RegistryError(f"--batch {min(batches)}: give 1 or more; less than {LEAST_BATCH} are measured as {LEAST_BATCH}, as in the seed")
     if device == "cuda" and not torch.cuda.is_available():
         raise RegistryError("--device cuda: CUDA finds no card here")
     where = torch.device(device)
     report = Report(device, rates.bandwidth(where))
-    sizes = sorted(set(batches))
+    sizes = sorted({max(batch, LEAST_BATCH) for batch in batches})
     with _bar(len(picked) * len(sizes)) as advance:
         for selection in picked:
             try:

@@ -402,3 +402,14 @@ def test_figures_are_all_in_the_record():
     report = report_of(made(weight_bytes=5, floor=1.0, of_first=1.0, peak_gib=2.0))
 
     assert report.record()["paces"] == [dataclasses.asdict(report.paces[0])]
+
+
+def test_the_embedded_engine(capsys):
+    """It is measured as any other, and tells its weights, so that it has a floor; what it lacks on a CPU is told."""
+    assert cli.main(["bench", "duplex", "--engine", "duplex/reference", "--engine", "duplex/reference:graphs=on", "--batch", "2"]) == 0
+
+    out = capsys.readouterr().out
+    row = next(line.split() for line in out.splitlines() if line.startswith("duplex/reference "))
+    assert (row[1], row[6]) == ("2", "1.00")
+    assert float(row[7]) > 0
+    assert "UNAVAILABLE  duplex/reference:graphs=on batch 2: graphs = on: CUDA graphs need a card" in out
