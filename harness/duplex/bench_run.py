@@ -62,7 +62,7 @@ def run(registry: Registry, patterns: Sequence[str], batches: Sequence[int], dev
         if "batch" in selection.options:
             raise RegistryError(f"--engine {selection.label}: leave its option batch out, and give --batch {selection.options['batch']}")
     if min(batches) < 1:
-        raise RegistryError(f"--batch {min(batches)}: give 1 or more; less than {LEAST_BATCH} are measured as {LEAST_BATCH}, as in the seed")
+        raise RegistryError(f"--batch {min(batches)}: give 1 or more; less than {LEAST_BATCH} are measured as {LEAST_BATCH}")
     if device == "cuda" and not torch.cuda.is_available():
         raise RegistryError("--device cuda: CUDA finds no card here")
     where = torch.device(device)

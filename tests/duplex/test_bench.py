@@ -232,6 +232,11 @@ def test_one_after_the_other():
     assert report.missing == {}
 
 
+def test_the_least_batch():
+    """One stream is measured as two, as in the seed; and two are not measured twice for it."""
+    assert [p.batch for p in run_of(Toy, batches=(2, 1)).paces] == [2]
+
+
 def test_the_rest_goes_on():
     """What cannot be had is told with its reason, by engine and batch size."""
     report = run_of(GATED, TIGHT, variant("broken", step=raises), variant("idle", step=lambda *_: []), Toy, batches=(2, 8))
@@ -249,7 +254,7 @@ def test_the_rest_goes_on():
     [
         (["duplex/nobody"], [2], "unknown engine"),
         (["duplex/toy:batch=4"], [2], "leave its option batch out, and give --batch 4"),
-        (["duplex/toy"], [4, 1], "--batch 1: give 2 or more"),
+        (["duplex/toy"], [4, 0], "--batch 0: give 1 or more"),
         (["connector/memory"], [2], "it is of kind connector"),
     ],
 )

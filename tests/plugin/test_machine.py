@@ -11,9 +11,10 @@ DIFFERS = "run = lambda: {'count': engine.count()}\njudge.controlled('key', run,
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread(monkeypatch):
     """On a busy machine, threads wait for each other at every step. And each test asks anew."""
     threads = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     repeat.quick.cache_clear()
     yield
