@@ -1,4 +1,4 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer | duplex`, `assay doctor`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assay", description="Conformance of inference engines. The checks themselves run with pytest.")
-    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench")
+    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench | doctor")
     for name, show, what in (
         ("engines", _engines, "the engines that can be judged, and what each offers"),
         ("claims", _claims, "what is demanded of them"),
@@ -47,36 +47,82 @@ def _parser() -> argparse.ArgumentParser:
         if name == "engines":
             command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
     _add_bench(commands)
+    _add_doctor(commands)
     return parser
 
 
 def _add_bench(commands: Any) -> None:
-    what = "how fast engines are, beside a plain copy of the same bytes in the same run"
-    command = commands.add_parser("bench", help=what, description=what)
-    command.add_argument("kind", choices=["transfer"], help="which kind of engine")
-    command.add_argument("--engine", action="append", default=[], metavar="NAME", help="as pytest's --engine; repeatable")
-    command.add_argument("--sizes", default="1,2,4,8,16,32,64,128,256,512", metavar="MIB,...", help="payload sizes in MiB (%(default)s)")
-    command.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where prefetched payloads go (%(default)s)")
-    command.add_argument("--out", type=Path, metavar="FILE", help="write the record there too, as JSON")
-    command.set_defaults(show=_bench)
+    what = "how fast engines are"
+    kinds = commands.add_parser("bench", help=what, description=what).add_subparsers(required=True, metavar="transfer | duplex")
+    for kind, run, what in (
+        ("transfer", _bench_transfer, "how fast bytes are carried, beside a plain copy of them in the same run"),
+        ("duplex", _bench_duplex, "milliseconds of a tick by batch size, beside the first engine in the same run and the floor"),
+    ):
+        command = kinds.add_parser(kind, help=what, description=what)
+        command.add_argument("--engine", action="append", default=[], metavar="NAME", help="as pytest's --engine; repeatable")
+        command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
+        command.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where it is measured (%(default)s)")
+        command.add_argument("--json", "--out", type=Path, metavar="FILE", dest="out", help="write the record there too")
+        command.set_defaults(show=run)
+        if kind == "transfer":
+            command.add_argument("--sizes", default="1,2,4,8,16,32,64,128,256,512", metavar="MIB,...", help="of payloads (%(default)s)")
+        else:
+            command.add_argument("--batch", type=int, nargs="+", default=[2, 4, 8], metavar="B", help="batch sizes (2 4 8); 1 counts as 2")
+            command.add_argument("--plot", type=Path, metavar="FILE", help="draw it there, with matplotlib: .png, .svg or .pdf")
+            command.add_argument("--read", type=Path, metavar="FILE", help="show a record of --json again, and measure nothing")
 
 
-def _bench(args: argparse.Namespace) -> None:
+def _add_doctor(commands: Any) -> None:
+    what = "what this machine can be trusted with: what repeats itself bit for bit, and how fast bytes move"
+    command = commands.add_parser("doctor", help=what, description=what)
+    command.add_argument("--device", default="all", choices=["all", "cpu", "cuda"], help="which to examine (%(default)s)")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the record there too")
+    command.set_defaults(show=_doctor)
+
+
+def _bench_transfer(args: argparse.Namespace) -> None:
     from harness.transfer import bench_run
 
     sizes = [int(size) for size in args.sizes.split(",") if size.isdigit() and int(size) > 0]
     if len(sizes) != len(args.sizes.split(",")):
         raise RegistryError(f"--sizes {args.sizes}: give MiB, such as 1,16,256")
-    report = bench_run.run(Registry([*builtin_specs(), *entry_point_specs()]), args.engine, [size << 20 for size in sizes], args.device)
+    report = bench_run.run(_registry(args.adapter), args.engine, [size << 20 for size in sizes], args.device)
     bench_run.show(report)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report.record(), indent=1) + "\n")
+    _write(args.out, report.record())
+
+
+def _bench_duplex(args: argparse.Namespace) -> None:
+    from harness.duplex import bench_plot, bench_run
+
+    if args.plot:
+        bench_plot.check(args.plot)
+    report = bench_run.read(args.read) if args.read else bench_run.run(_registry(args.adapter), args.engine, args.batch, args.device)
+    bench_run.show(report)
+    _write(args.out, report.record())
+    if args.plot:
+        bench_plot.draw(report, args.plot)
+
+
+def _doctor(args: argparse.Namespace) -> None:
+    from harness import doctor
+
+    found = doctor.run(args.device)
+    doctor.show(found)
+    _write(args.json, found.record())
+
+
+def _registry(adapters: list[str]) -> Registry:
+    return Registry([*builtin_specs(), *entry_point_specs(), *(adapter_spec(adapter) for adapter in adapters)])
+
+
+def _write(path: Path | None, record: dict[str, Any]) -> None:
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _engines(args: argparse.Namespace) -> None:
-    registry = Registry([*builtin_specs(), *entry_point_specs(), *(adapter_spec(a) for a in args.adapter)])
-    tables.show_engines(registry, args.json)
+    tables.show_engines(_registry(args.adapter), args.json)
 
 
 def _claims(args: argparse.Namespace) -> None:

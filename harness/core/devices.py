@@ -121,6 +121,7 @@ def fingerprint() -> dict[str, object]:
         "system": platform.platform(),
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        **_cpu_arithmetic(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1),
         "cards": [vars(c) | {"compute_capability": ".".join(map(str, c.compute_capability))} for c in cards()],
         "cuda": _cuda_versions(),
@@ -134,6 +135,13 @@ def _cpu_model() -> str:
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
     except OSError:
         return platform.processor() or platform.machine()
+
+
+def _cpu_arithmetic() -> dict[str, object]:
+    """The threads that torch computes with, and the instruction set that its CPU kernels use."""
+    import torch
+
+    return {"threads": torch.get_num_threads(), "isa": torch.backends.cpu.get_cpu_capability()}
 
 
 def _cuda_versions() -> dict[str, str]:

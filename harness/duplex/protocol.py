@@ -134,6 +134,8 @@ class DuplexEngine(Protocol):
     dialogues: Sequence[Dialogue]
     """What the weights are known to say; empty without capability KNOWN_ANSWERS."""
     lab: DuplexLab | None
+    weight_bytes: int | None
+    """Bytes of weights that a tick must read, each counted once, for the bench; None, or no such attribute, where it does not say."""
 
     def open(self) -> None:
         """Cold boot: every slot holds a new default session, its prefill done. Whatever was before is gone; epochs count from 0."""

@@ -1,8 +1,8 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
 Schema 1. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
-fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound), seed, control, replay. In the report log a
-test has a report for each phase; read the last one that holds a `verdict`.
+fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound), seed, control, machine, replay. In the report
+log a test has a report for each phase; read the last one that holds a `verdict`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.core import determinism, guard
 from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
-from harness.pytest_plugin import known, text
+from harness.pytest_plugin import known, machine, text
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
@@ -57,6 +57,7 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
         "figures": json.dumps([asdict(f) for f in judge.figures]),
         "seed": run.seed,
         "control": judge.control,
+        "machine": machine.quoted(item, finding),
         "replay": text.replay(item),
     }
     item.user_properties += values.items()
@@ -74,6 +75,7 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "seed": run.seed,
         "commit": _commit(config),
         "machine": fingerprint(),
+        "doctor": run.doctor,
         "determinism": {"asked": asdict(determinism.Policy()), "in_force": determinism.in_force()},
         "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
         "unavailable": run.unavailable,
@@ -157,6 +159,7 @@ class Recorder:
         run, told = self._config.stash[RUN], getattr(node, "workeroutput", {}).get("assay", {})
         run.boots.update(told.get("boots", {}))
         run.spent.update(told.get("spent", {}))
+        run.doctor.update(told.get("doctor", {}))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -186,7 +189,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     config = session.config
     if hasattr(config, "workerinput"):
         run = config.stash[RUN]
-        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent)}
+        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent), "doctor": run.doctor}
     elif not config.option.collectonly and not config.option.plan:
         _write_session(config)
     result = yield

@@ -62,6 +62,8 @@ class Run:
     boots: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.time)
     """Seconds since the epoch."""
+    doctor: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Device to what its operations came to, where an INCONCLUSIVE verdict asked; see `harness.core.doctor.repeat.Repeat`."""
     missed_deadline: bool = False
     claimed: dict[str, str] = field(default_factory=dict)
     """Claim id to the test that makes it, as collected."""

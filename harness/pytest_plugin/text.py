@@ -13,6 +13,7 @@ import pytest
 from harness.core.claims import Claim
 from harness.core.judge import Judge
 from harness.core.verdict import Finding
+from harness.pytest_plugin import machine
 from harness.pytest_plugin.state import CASE, CLAIM, REPLAY, RUN, Case, Run
 
 _WIDTH = 240
@@ -47,11 +48,12 @@ def command(words: Iterable[str]) -> str:
 
 def failure(item: pytest.Item, finding: Finding, judge: Judge | None) -> str:
     """The text of a finding."""
-    return render(item.stash[CASE], item.stash[CLAIM], item.config.stash[RUN], finding, judge, replay(item))
+    told = machine.quoted(item, finding)
+    return render(item.stash[CASE], item.stash[CLAIM], item.config.stash[RUN], finding, judge, replay(item), told)
 
 
-def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | None, command: str) -> str:
-    """Headline, claim, got, expected, extent, stimulus, control, replay; empty ones are left out."""
+def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | None, command: str, told: str = "") -> str:
+    """Headline, claim, got, expected, extent, stimulus, control, machine (`told`), replay; empty ones are left out."""
     planted = f"  fault {case.fault.name}" if case.fault else ""
     stimulus = f"seed {run.seed}" + (f"; {judge.stimulus}" if judge and judge.stimulus else "")
     rows = [
@@ -61,6 +63,7 @@ def render(case: Case, claim: Claim, run: Run, finding: Finding, judge: Judge | 
         ("extent", finding.extent),
         ("stimulus", stimulus),
         ("control", judge.control if judge else ""),
+        ("machine", told),
         ("replay", command),
     ]
     lines = [f"{finding.headline}  {case.label}  {claim.id}{planted}"]

@@ -220,7 +220,7 @@ def test_the_fingerprint(driver):
     driver(ALL)
 
     found = json.loads(json.dumps(fingerprint()))
-    assert set(found) == {"python", "system", "cpu", "cores", "memory_gib", "cards", "cuda", "packages"}
+    assert set(found) == {"python", "system", "cpu", "cores", "threads", "isa", "memory_gib", "cards", "cuda", "packages"}
     assert found["cards"][1] == {
         "index": 1,
         "name": "NVIDIA H200",

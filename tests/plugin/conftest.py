@@ -24,13 +24,14 @@ import xdist.dsession
 import xdist.scheduler
 import xdist.workermanage
 
+import harness.core.doctor.repeat
 import harness.tables
 import harness.transfer.faults
 import harness.transfer.workload
 import harness.transfer.wrong_inputs
 from harness.core import faults
 
-BEFOREHAND = (hypothesis.core, rich.table, xdist.dsession, xdist.scheduler, harness.tables, harness.transfer)
+BEFOREHAND = (hypothesis.core, harness.core.doctor.repeat, rich.table, xdist.dsession, xdist.scheduler, harness.tables, harness.transfer)
 """Imported before any inner run. pytester forgets what an inner run imports, and these take long or must be the same inside and outside."""
 
 ROOT = Path(__file__).parents[2]

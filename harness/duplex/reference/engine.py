@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from harness.core.clock import Clock
+from harness.duplex.floor import weight_bytes
 from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 from harness.duplex.reference.config import FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_RATE
 from harness.duplex.reference.inlet import Inlet, Input, SessionError
@@ -38,6 +39,7 @@ class ReferenceEngine:
     def __init__(self, weights: Weights, slots: int, rows: int, sdpa: str, graphs: bool, clock: Clock) -> None:
         config, table = weights.model.config, weights.table
         self.slots, self._weights = slots, weights
+        self.weight_bytes = weight_bytes(weights.model)
         self.window: int | None = config.temporal.context
         self.parity = Parity.BITS if weights.model.silence.device.type == "cpu" else Parity.TEXT
         self.voices: Sequence[str] = weights.voices
