@@ -39,10 +39,15 @@ class Workload:
     soak_ticks: int = 200
 
     def __post_init__(self) -> None:
-        if min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions) < 1:
+        if (
+            min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions)
+            < 1
+        ):
             raise ValueError("live_ticks, recycle_at, at_least, sessions, schedules and their ticks are at least 1")
         if not self.recycle_at < self.live_ticks:
-            raise ValueError(f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare")
+            raise ValueError(
+                f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare"
+            )
 
     def tone(self, slot: int, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
         """Frame `tick` of what slot `slot` hears: f32[frame_size], phase-continuous on the slot's own clock."""
