@@ -15,6 +15,10 @@ class Workload:
     `live_ticks`, `recycle_at`, `recycled`, `amplitude`, `base_hz`, `step_hz`, `at_least`, `later`, `later_above`, `opening`,
     `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
     of `schedule_ticks` and `soak_ticks` ticks each.
+
+    In the checks that are not the seeds', `after_ticks` of conversation follow what is done. What may depend on the tick is tried on
+    `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause. Rings are wrapped where the engine's
+    window is at most `wrap_at_most`.
     """
 
     live_ticks: int = 40
@@ -32,6 +36,10 @@ class Workload:
     silent_ticks: int = 5
     answer_ticks: int = 120
     budget_ms: float = 80.0
+    after_ticks: int = 12
+    ring_phases: int = 4
+    pause_ticks: int = 3
+    wrap_at_most: int = 128
     sessions: int = 200
     schedules: int = 10
     schedule_ticks: int = 40
