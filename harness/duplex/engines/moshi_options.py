@@ -60,11 +60,23 @@ class MoshiOptions:
         with ExitStack() as switches:
             if device.type == "cpu":
                 switches.enter_context(no_compile())
+                switches.enter_context(_one_thread())
             elif self.sdpa in backends:
                 switches.enter_context(sdpa_kernel(backends[self.sdpa]))
             if not self.graphs:
                 switches.enter_context(no_cuda_graph())
             yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A tick is hundreds of small operations: threads that wait for each other in every one take longer than one alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _choice(name: str, value: str) -> str:

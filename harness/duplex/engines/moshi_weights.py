@@ -57,7 +57,7 @@ TINY_MIMI: Mapping[str, Any] = {
         "channels": 1,
         "dimension": 64,
         "causal": True,
-        "n_filters": 4,
+        "n_filters": 8,
         "n_residual_layers": 1,
         "activation": "ELU",
         "compress": 2,
@@ -67,7 +67,7 @@ TINY_MIMI: Mapping[str, Any] = {
         "last_kernel_size": 3,
         "norm": "none",
         "pad_mode": "constant",
-        "ratios": [8, 6, 5, 4],
+        "ratios": [40, 24],
         "true_skip": True,
     },
     "quantizer": {"dimension": 32, "n_q": 8, "bins": 64, "input_dimension": 64, "output_dimension": 64},
@@ -88,7 +88,7 @@ TINY_MIMI: Mapping[str, Any] = {
         "output_dimensions": [64],
     },
 }
-"""`get_mimi`'s configuration: Mimi's rates and strides, narrow."""
+"""`get_mimi`'s configuration: Mimi's rates, few and narrow layers."""
 
 
 @dataclass(frozen=True)
