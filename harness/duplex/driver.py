@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from harness.core.verdict import ClaimBroken
 from harness.duplex.protocol import DuplexEngine, Frame, Phase
 from harness.duplex.script import Admit, Event, Hear, LabCall, Leave, Pause, Recycle, Script, Short
 from harness.duplex.sounds import Sound
@@ -91,6 +92,8 @@ class Driver:
         if self._valid:
             how["valid_samples"] = [self._valid.get(slot, engine.frame_size) for slot in slots]
         frames = engine.step(pcm, **how)
+        if len(frames) != engine.slots:
+            raise ClaimBroken("WRONG ANSWER", got=f"step gave {len(frames)} frames", expected=f"one for each of {engine.slots} slots")
         self.played.add(frames)
         for slot, frame in enumerate(frames):
             self._clocks[slot] += frame.phase in CONVERSING
@@ -115,8 +118,8 @@ class Driver:
                 self._sounds[slot] = sound
             case Short(slot, samples):
                 self._valid[slot] = samples
-            case LabCall(name):
-                getattr(self.engine.lab, name)()
+            case LabCall(name, arguments):
+                getattr(self.engine.lab, name)(*arguments)
 
     def _begin(self, slot: int, sound: Sound | None) -> None:
         self._clocks[slot] = 0

@@ -80,12 +80,13 @@ class Short:
 
 @dataclass(frozen=True)
 class LabCall:
-    """A call of the engine's lab without arguments: compact or poison_free."""
+    """A call of the engine's lab, such as compact, poison_free, or fail_next with an operation."""
 
     name: str
+    arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"lab.{self.name}()"
+        return f"lab.{self.name}({', '.join(map(repr, self.arguments))})"
 
 
 Event = Recycle | Admit | Leave | Pause | Hear | Short | LabCall

@@ -98,6 +98,25 @@ class Spoiled:
         return f"{self.sound} with {self.value} in frame {self.at}"
 
 
+@dataclass(frozen=True)
+class Spliced:
+    """A sound whose frame `at` goes on as `behind` from sample `end` on."""
+
+    sound: Sound
+    at: int
+    end: int
+    behind: Sound
+
+    def frame(self, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
+        frame = self.sound.frame(tick, sample_rate, frame_size)
+        if tick == self.at:
+            frame[self.end :] = self.behind.frame(tick, sample_rate, frame_size)[self.end :]
+        return frame
+
+    def __str__(self) -> str:
+        return f"{self.sound} with {self.behind} behind sample {self.end} of frame {self.at}"
+
+
 @lru_cache(maxsize=16)
 def read_frames(path: Path, sample_rate: int, frame_size: int) -> torch.Tensor:
     """The file's first channel, f32[ticks, frame_size], zero-padded to whole frames. Raises ValueError for another sample rate."""
