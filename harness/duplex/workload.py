@@ -39,7 +39,7 @@ class Workload:
     answer_ticks: int = 120
     budget_ms: float = 80.0
     question: str = ""
-    known_ticks: int = 30
+    known_ticks: int = 20
     batches: str = "2,4,8"
     warmup_ticks: int = 10
     timed_ticks: int = 100
