@@ -1,5 +1,6 @@
 """A slot that was recycled for a new caller hears the caller's question, and answers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fixtures.duplex import Stage
@@ -7,7 +8,7 @@ from fixtures.duplex_dialogue import conversations, question
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.duplex.protocol import Session
+from harness.duplex.protocol import Dialogue, Session
 from harness.duplex.script import Hear, Pause, Recycle, Script
 from harness.duplex.sounds import Recording, Silence
 from harness.duplex.workload import Workload
@@ -35,23 +36,23 @@ def test_letters(stage: Stage, judge: Judge, workload: Workload) -> None:
 
 @claim("duplex.conversation.known", source="issue: the recycled slot gives the known answer of its persona")
 @requires(Duplex.KNOWN_ANSWERS)
-def test_known(stage: Stage) -> None:
+def test_known(stage: Stage, dialogues: Sequence[Dialogue]) -> None:
     """A recycled slot gives exactly the known answer of its persona to each recording, in each slot, while the others converse."""
-    _check_answers(stage, answered=True)
+    _check_answers(stage, [dialogue for dialogue in dialogues if dialogue.answer])
 
 
 @claim("duplex.conversation.foreign", source="issue: a foreign sound gets no answer")
 @requires(Duplex.KNOWN_ANSWERS)
-def test_foreign(stage: Stage) -> None:
+def test_foreign(stage: Stage, dialogues: Sequence[Dialogue]) -> None:
     """A recycled slot says nothing to a sound that its weights are known not to answer."""
-    _check_answers(stage, answered=False)
+    _check_answers(stage, [dialogue for dialogue in dialogues if not dialogue.answer])
 
 
 @claim("duplex.conversation.silence", source="issue: silence gets no answer")
 @requires(Duplex.KNOWN_ANSWERS)
-def test_silence(stage: Stage, judge: Judge) -> None:
+def test_silence(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> None:
     """A slot that hears silence says nothing, beside one that is asked and answers."""
-    first = next(dialogue for dialogue in stage.engine.dialogues if dialogue.answer)
+    first = next(dialogue for dialogue in dialogues if dialogue.answer)
     script, [asked] = conversations(stage, [first])
     script = script.at(0, *(Recycle(slot, Session(persona=first.persona)) for slot in stage.others(asked.slot)))
     played = stage.play(script)
@@ -64,10 +65,10 @@ def test_silence(stage: Stage, judge: Judge) -> None:
 @claim("duplex.conversation.paused", source="issue: a paused twin gives no answer; protocol: as if the tick had not been")
 @requires(Duplex.KNOWN_ANSWERS)
 @requires(Duplex.PAUSE)
-def test_paused(stage: Stage, judge: Judge) -> None:
+def test_paused(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> None:
     """A slot that is left out while its caller asks, and goes on after it, has heard no question."""
     engine = stage.engine
-    first = next(dialogue for dialogue in engine.dialogues if dialogue.answer)
+    first = next(dialogue for dialogue in dialogues if dialogue.answer)
     script, [asked] = conversations(stage, [first])
     begins, heard = (
         engine.prefill_ticks(Session(persona=first.persona)),
@@ -86,13 +87,12 @@ def test_paused(stage: Stage, judge: Judge) -> None:
     judge.equal(played.text(twin, epoch=1), "", f"text of slot {twin}, which was left out during the question")
 
 
-def _check_answers(stage: Stage, *, answered: bool) -> None:
-    """All dialogues of the engine that are answered, or all that are not, give exactly their text."""
+def _check_answers(stage: Stage, dialogues: Sequence[Dialogue]) -> None:
+    """Each gives exactly its text."""
     __tracebackhide__ = True
-    dialogues = [dialogue for dialogue in stage.engine.dialogues if bool(dialogue.answer) is answered]
-    stage.judge.taken(len(dialogues), "dialogues that the engine names")
-    script, asked = conversations(stage, dialogues)
+    stage.judge.taken(len(dialogues), "dialogues of this kind that the engine names")
+    script, held = conversations(stage, dialogues)
     played = stage.play(script)
-    for dialogue in asked:
-        text = played.text(dialogue.slot, epoch=dialogue.epoch)
-        stage.judge.equal(text, dialogue.dialogue.answer, f"text of {dialogue}", source="what the weights are known to say")
+    for asked in held:
+        text = played.text(asked.slot, epoch=asked.epoch)
+        stage.judge.equal(text, asked.dialogue.answer, f"text of {asked}", source="what the weights are known to say")
