@@ -2,10 +2,13 @@
 
 pytest_plugins = [
     "harness.pytest_plugin",
+    "fixtures.workload",
     "fixtures.transfer",
     "fixtures.ranks",
     "fixtures.schedules",
     "fixtures.connector",
     "fixtures.processes",
+    "fixtures.duplex",
+    "fixtures.duplex_schedules",
     "pytester",
 ]

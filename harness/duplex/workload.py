@@ -15,6 +15,12 @@ class Workload:
     `live_ticks`, `recycle_at`, `recycled`, `amplitude`, `base_hz`, `step_hz`, `at_least`, `later`, `later_above`, `opening`,
     `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
     of `schedule_ticks` and `soak_ticks` ticks each.
+
+    In the checks that are not the seeds', `after_ticks` of conversation follow what is done. What may depend on the tick is tried on
+    `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause. Rings are wrapped where the engine's
+    window is at most `wrap_at_most`. A known answer is whole `known_ticks` after its question. `question` is the recording that
+    is asked; "" leaves it to PPLEX_QUESTION_WAV and to the engine. `batches` are those of the budget's sweep, the seeds' like its ticks:
+    `warmup_ticks`, then `timed_ticks`.
     """
 
     live_ticks: int = 40
@@ -32,6 +38,15 @@ class Workload:
     silent_ticks: int = 5
     answer_ticks: int = 120
     budget_ms: float = 80.0
+    question: str = ""
+    known_ticks: int = 30
+    batches: str = "2,4,8"
+    warmup_ticks: int = 10
+    timed_ticks: int = 100
+    after_ticks: int = 12
+    ring_phases: int = 4
+    pause_ticks: int = 3
+    wrap_at_most: int = 128
     sessions: int = 200
     schedules: int = 10
     schedule_ticks: int = 40
@@ -39,10 +54,19 @@ class Workload:
     soak_ticks: int = 200
 
     def __post_init__(self) -> None:
-        if min(self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions) < 1:
-            raise ValueError("live_ticks, recycle_at, at_least, sessions, schedules and their ticks are at least 1")
+        least = (self.live_ticks, self.recycle_at, self.at_least, self.schedules, self.schedule_ticks, self.soak_schedules, self.sessions)
+        if min(*least, self.timed_ticks) < 1:
+            raise ValueError("live_ticks, recycle_at, at_least, sessions, timed_ticks, schedules and their ticks are at least 1")
+        if not all(word.strip().isdecimal() and int(word) for word in self.batches.split(",")):
+            raise ValueError(f"batches = {self.batches!r}: numbers of slots with commas between, such as 2,4,8")
         if not self.recycle_at < self.live_ticks:
-            raise ValueError(f"recycle_at = {self.recycle_at}: recycle before live_ticks = {self.live_ticks}, or there is nothing to compare")
+            at, ticks = self.recycle_at, self.live_ticks
+            raise ValueError(f"recycle_at = {at}: recycle before live_ticks = {ticks}, or there is nothing to compare")
+
+    @property
+    def sweep(self) -> list[int]:
+        """`batches` as numbers; at least 2 slots each, since one alone is no batch."""
+        return [max(int(word), 2) for word in self.batches.split(",")]
 
     def tone(self, slot: int, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
         """Frame `tick` of what slot `slot` hears: f32[frame_size], phase-continuous on the slot's own clock."""

@@ -22,6 +22,9 @@ from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT, Case, Run
 _DEPLOYS = ("deploy", "connector")
 """Methods of an engine whose results are engines in their own right, guarded like it."""
 
+_BOOTS = {"duplex": "open"}
+"""Kind to the call that boots a shared engine, so that what a test leaves is counted from there."""
+
 
 class Pool:
     """The one engine that is booted, and the fault that is planted under it."""
@@ -43,6 +46,9 @@ class Pool:
         if self._engine is None or self._case is None or self._case.id != case.id:
             self.close()
             self._engine, self._case = self.build(case, {}), case
+            boot = _BOOTS.get(case.selection.spec.kind)
+            if boot is not None:
+                getattr(self._engine, boot)()
         return self._engine
 
     def build(self, case: Case, options: dict[str, str]) -> guard.Guarded:

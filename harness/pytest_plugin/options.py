@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from harness.core import determinism
 from harness.core.claims import ClaimError, read_claims
 from harness.core.constants import workloads
-from harness.core.faults import Fault, find_fault, find_faults
+from harness.core.faults import KINDS, Fault, find_fault, find_faults
 from harness.core.guard import DEFAULT_DEADLINE
 from harness.core.names import unknown
 from harness.core.registry import Registry, Selection, adapter_spec, builtin_specs, entry_point_specs
@@ -140,15 +141,20 @@ def _replay_options(config: pytest.Config) -> list[str]:
 
 
 def _readable(schedule: str | None) -> str | None:
-    """The text of --schedule, once it is known to be one."""
-    from harness.transfer.schedule import Schedule
-
-    if schedule is not None:
-        try:
-            Schedule.parse(schedule)
-        except ValueError as wrong:
-            raise ValueError(f"--schedule: {wrong}") from None
+    """The text of --schedule, once it is known to be one of some kind's."""
+    refusals = {kind: _refusal(kind, schedule) for kind in KINDS} if schedule is not None else {}
+    if refusals and all(refusals.values()):
+        raise ValueError("; ".join(f"--schedule: {wrong} ({kind})" for kind, wrong in refusals.items()))
     return schedule
+
+
+def _refusal(kind: str, schedule: str) -> str | None:
+    """Why the text is no schedule of this kind, or None."""
+    try:
+        importlib.import_module(f"harness.{kind}.schedule").Schedule.parse(schedule)
+    except ValueError as wrong:
+        return str(wrong)
+    return None
 
 
 def _check_marks(config: pytest.Config) -> None:

@@ -1,0 +1,79 @@
+"""A residual vector quantizer: each codebook names what the ones before it left over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from harness.duplex.reference.layers import weight
+
+COMMITMENT = 0.25
+"""Weight of drawing the input to its codes, beside drawing the codes to the input (VQ-VAE, arXiv 1711.00937)."""
+
+
+class Quantized(NamedTuple):
+    """The result of `ResidualQuantizer.forward`."""
+
+    output: torch.Tensor
+    """f[..., dim]: what `decode` gives; its gradient is passed through to the input."""
+    codes: torch.Tensor
+    """i64[..., books]."""
+    loss: torch.Tensor
+    """f[]: of the codebooks and the commitment."""
+
+
+class ResidualQuantizer(nn.Module):
+    """`books` codebooks of `card` entries, in a space of `code_dim` between two projections."""
+
+    def __init__(self, dim: int, code_dim: int, card: int, books: int) -> None:
+        super().__init__()
+        self.card = card
+        self.project_in = weight(dim, code_dim)
+        self.project_out = weight(code_dim, dim)
+        self.books = weight(books, card, code_dim)
+        self.register_buffer("offsets", torch.arange(books) * card, persistent=False)
+
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        """f[..., dim] -> i64[..., books]: at each stage the nearest entry, the first of equals."""
+        residual = (x @ self.project_in).view(-1, self.project_in.shape[1])
+        codes = []
+        for book, half in zip(self.books.unbind(), self._half_squares(), strict=True):
+            codes.append(_nearest(residual, book, half))
+            residual = residual - F.embedding(codes[-1], book)
+        return torch.stack(codes, -1).view(*x.shape[:-1], -1)
+
+    def decode(self, codes: torch.Tensor) -> torch.Tensor:
+        """i64[..., books] -> f[..., dim]. Tokens behind the codebook, which stand where nothing was said yet, count as its last entry."""
+        entries = F.embedding(codes.clamp(max=self.card - 1) + self.offsets, self.books.flatten(0, 1))
+        return entries.sum(-2) @ self.project_out
+
+    def forward(self, x: torch.Tensor) -> Quantized:
+        """Training: f[..., dim], quantized with a straight-through gradient."""
+        projected = x @ self.project_in
+        codes = self.encode(x.detach())
+        entries = F.embedding(codes + self.offsets, self.books.flatten(0, 1))
+        # Of every stage what it was given: the input without the entries before.
+        residuals = projected.unsqueeze(-2) - (entries.cumsum(-2) - entries).detach()
+        loss = F.mse_loss(entries, residuals.detach()) + COMMITMENT * F.mse_loss(residuals, entries.detach())
+        through = projected + (entries.sum(-2) - projected).detach()
+        return Quantized(through @ self.project_out, codes, loss * len(self.books))
+
+    @torch.no_grad()
+    def seed_books(self, x: torch.Tensor, generator: torch.Generator) -> None:
+        """Draw every codebook's entries from what it will see of f[n, dim], so that training starts with none unused."""
+        residual = x @ self.project_in
+        for book in self.books:
+            picked = torch.randint(residual.shape[0], (self.card,), generator=generator)
+            book.copy_(residual[picked.to(x.device)])
+            residual = residual - book[_nearest(residual, book, 0.5 * book.square().sum(-1))]
+
+    def _half_squares(self) -> tuple[torch.Tensor, ...]:
+        return (0.5 * self.books.square().sum(-1)).unbind()
+
+
+def _nearest(x: torch.Tensor, book: torch.Tensor, half_squares: torch.Tensor) -> torch.Tensor:
+    """The entry of least distance: |x - e|^2 = |x|^2 - 2 (x e - |e|^2 / 2), of which only the bracket differs between entries."""
+    return torch.addmm(half_squares, x, book.t(), beta=-1).argmax(-1)

@@ -1,0 +1,139 @@
+"""One whole tick of all rows over static buffers: hear, stage, think, complete a frame, speak.
+
+No Python decision hangs on a tensor's value here, so that the same function runs eagerly and is captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+
+from harness.duplex.reference.config import AGENT, AGENT_ROWS, FRAME_SIZE, ROWS, USER, ModelConfig
+from harness.duplex.reference.language import Noise
+from harness.duplex.reference.model import DuplexModel
+from harness.duplex.reference.prompt import NO_EMBEDDING
+from harness.duplex.reference.staging import Staging
+from harness.duplex.reference.words import PAD
+
+
+class Field(IntEnum):
+    """What a row is told on a tick: the columns of `Buffers.control`. The first four are flags."""
+
+    ACTIVE = 0
+    """It takes part; what an inactive row holds stays as it is."""
+    HEARS = 1
+    """Its `pcm` is encoded, with the context of what it heard before."""
+    DELIVERS = 2
+    """The frame that is complete now is decoded, with the context of what it said before."""
+    PREFILL = 3
+    """Its frame is one of the system prompt: every token is given."""
+    POSITION = 4
+    """Ticks that it has taken part in, at most MAX_DELAY."""
+    CURSOR = 5
+    """Its place in the delay ring."""
+    EMBEDDING = 6
+    """Which voice embedding it is fed instead of the column before; NO_EMBEDDING: none."""
+    TEXT = 7
+    """The prompt's text token of its frame."""
+
+
+IDLE = (0, 0, 0, 0, 0, 0, NO_EMBEDDING, PAD)
+"""The control of a row that takes no part."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """A tick's input, in memory that never moves.
+
+    `pcm` f32[R, FRAME_SIZE] and `control` i64[R, fields] share `packed`, so that one copy moves them. Gumbel noise: `text_noise`
+    f32[R, text_card] and `audio_noise` f32[R, codebooks, card].
+    """
+
+    packed: torch.Tensor
+    pcm: torch.Tensor
+    control: torch.Tensor
+    text_noise: torch.Tensor
+    audio_noise: torch.Tensor
+
+    @classmethod
+    def make(cls, rows: int, config: ModelConfig, device: torch.device, pinned: bool = False) -> Buffers:
+        """Silence, nobody taking part, no noise."""
+
+        def zeros(*shape: int) -> torch.Tensor:
+            return torch.zeros(*shape, device=device, pin_memory=pinned)
+
+        samples = rows * FRAME_SIZE
+        packed = zeros(samples + 2 * rows * len(Field))
+        control = packed[samples:].view(torch.int64).view(rows, len(Field))
+        control.copy_(torch.tensor(IDLE))
+        noise = zeros(rows, config.text_card), zeros(rows, config.depth.context, config.audio_card)
+        return cls(packed, packed[:samples].view(rows, FRAME_SIZE), control, *noise)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`tokens` i64[R, 2, ROWS]: the column of this tick, and the frame that it completes; `audio` f32[R, FRAME_SIZE] of that frame."""
+
+    tokens: torch.Tensor
+    audio: torch.Tensor
+
+
+class Tick:
+    """The tick of one model, for rows with their states and delay rings."""
+
+    def __init__(self, model: DuplexModel, rows: int) -> None:
+        self.model, self.config, self.rows = model, model.config, rows
+        self.state = model.init_state(rows)
+        self.staging = Staging(rows, model.language.initial)
+        self.voices = tuple(model.voices.values())
+        self._embeddings = torch.cat([voice.embeddings for voice in self.voices])
+        self._silence = model.silence.expand(rows, AGENT_ROWS)
+        self._users = torch.zeros(ROWS, dtype=torch.bool, device=model.silence.device)
+        self._users[USER] = True
+
+    def __call__(self, given: Buffers) -> Outcome:
+        active, hears, delivers, prefill = (given.control[:, : Field.POSITION] != 0).unbind(1)
+        position, cursor, embedding, text = given.control[:, Field.POSITION :].unbind(1)
+        heard = self.model.codec.encode(given.pcm, self.state.encoder, hears)
+        self._stage(cursor, active, prefill, text, heard)
+        waiting, provided = self.staging.waiting(cursor, position)
+        column = self.model.language.step(
+            self.staging.before(cursor, position == 0),
+            self._embeddings[embedding.clamp(min=0)],
+            embedding != NO_EMBEDDING,
+            waiting,
+            provided,
+            Noise(given.text_noise, given.audio_noise),
+            self.state.language,
+            active,
+        )
+        self.staging.settle(cursor, active, column)
+        frame = self.staging.frame(cursor)
+        audio = self.model.codec.decode(self.codes(frame), self.state.decoder, delivers)
+        return Outcome(torch.stack((column, frame), 1), audio.float())
+
+    def _stage(self, cursor: torch.Tensor, active: torch.Tensor, prefill: torch.Tensor, text: torch.Tensor, heard: torch.Tensor) -> None:
+        """The prompt's tokens of a row in prefill, the caller's codes of any other, to where they belong."""
+        prompted = prefill[:, None]
+        users = torch.where(prompted, self.model.sine, heard)
+        self.staging.stage(cursor, active, torch.cat((text[:, None], self._silence, users), 1), prompted | self._users)
+
+    def codes(self, frame: torch.Tensor) -> torch.Tensor:
+        """The agent's codes i64[R, AGENT_ROWS] of each row's frame; one not delivered may hold initial tokens, which have no code."""
+        return frame[:, AGENT].clamp(max=self.config.audio_card - 1)
+
+    def reset(self, rows: torch.Tensor) -> None:
+        """Nothing is left of what was in these rows, bool[R] on the CPU."""
+        self.state.reset(rows)
+        self.staging.reset(rows)
+
+    def restore(self, row: int, voice: int, base: int) -> None:
+        """The voice's embeddings are over: its delay ring takes the place of what they left in the row's."""
+        self.staging.restore(row, base, self.voices[voice].ring)
+
+    def move(self, order: torch.Tensor) -> None:
+        """Row i becomes what row `order[i]` was, i64[R], a permutation."""
+        self.state.permute(order)
+        self.staging.move(order)

@@ -1,0 +1,86 @@
+"""A slot that is left out of some ticks goes on as if those ticks had not been."""
+
+from fixtures.duplex import Stage
+from harness.core.capabilities import Duplex, requires
+from harness.core.claims import claim
+from harness.duplex.driver import Played
+from harness.duplex.protocol import Frame, Phase
+from harness.duplex.script import Pause, Recycle
+from harness.duplex.workload import Workload
+from markers import register_ci, register_cuda_ci
+
+register_ci(est_time=3, suite="duplex-cpu")
+register_cuda_ci(est_time=20, suite="duplex-h100")
+
+
+@claim("duplex.pause.talking", source="FAULTS a-idle-row-advances; vllm-omni#7670: pause k ticks, then resume")
+@requires(Duplex.PAUSE)
+def test_talking(stage: Stage, workload: Workload) -> None:
+    """A conversation that is paused for some ticks, once or again, goes on as if the pauses had never been."""
+    untouched, slot = stage.script(), workload.recycled
+    once = untouched.at(workload.recycle_at, Pause(slot, workload.pause_ticks))
+    stutter = untouched.at(4, Pause(slot, 1)).at(6, Pause(slot, 2)).at(workload.recycle_at, Pause(slot, workload.pause_ticks))
+    before, runs = stage.controlled(untouched, once, stutter)
+
+    for after, pauses in zip(runs, (workload.pause_ticks, 3 + workload.pause_ticks), strict=True):
+        check_resumed(stage, after, before, slot, pauses)
+
+
+@claim("duplex.pause.before_first_word", source="issue: pause at each phase; the warm-up of the delay, and the very first tick")
+@requires(Duplex.PAUSE)
+def test_before_first_word(stage: Stage, workload: Workload) -> None:
+    """A slot that is paused before its first tick, or before its first frame is out, goes on as if the pause had never been."""
+    untouched, slot = stage.script(), workload.recycled
+    starts = range(stage.engine.delay + 1)
+    before, runs = stage.controlled(untouched, *(untouched.at(tick, Pause(slot, workload.pause_ticks)) for tick in starts))
+
+    for after in runs:
+        check_resumed(stage, after, before, slot, workload.pause_ticks)
+
+
+@claim("duplex.pause.prefill", source="issue: pause at each phase; the prefill is a schedule of its own")
+@requires(Duplex.PAUSE)
+@requires(Duplex.PREFILL)
+def test_prefill(stage: Stage, workload: Workload) -> None:
+    """A slot that is paused on any tick of its prefill goes through the rest of it as if the pause had never been."""
+    slot = workload.recycled
+    recycled = stage.script(at=1).at(1, Recycle(slot))
+    stuttering = recycled
+    for number in range(stage.engine.prefill_ticks(recycled.events[0][1].session) + 1):
+        # Every other tick is a pause: before each step of the prefill, and before the first tick of the conversation.
+        stuttering = stuttering.at(1 + 2 * number, Pause(slot, 1))
+    before, [after] = stage.controlled(recycled, stuttering)
+
+    check_resumed(stage, after, before, slot, sum(frame.phase is Phase.PAUSED for frame in after.of(slot)))
+
+
+@claim("duplex.pause.everyone", source="protocol: live = False leaves a slot out of the tick; all of them")
+@requires(Duplex.PAUSE)
+def test_everyone(stage: Stage, workload: Workload) -> None:
+    """A tick that leaves every slot out is no tick for any of them."""
+    untouched = stage.script()
+    pauses = [Pause(slot, workload.pause_ticks) for slot in stage.slots]
+    before, [after] = stage.controlled(untouched, untouched.at(workload.recycle_at, *pauses))
+
+    for slot in stage.slots:
+        check_resumed(stage, after, before, slot, workload.pause_ticks)
+
+
+@claim("duplex.pause.after_wrap", source="FAULTS a-shared-ring-offset, a-idle-row-advances, where the ring has wrapped")
+@requires(Duplex.PAUSE)
+def test_after_wrap(stage: Stage, workload: Workload, wrapped: int) -> None:
+    """A conversation that is paused after its window is full goes on as if the pause had never been, and so do its neighbours."""
+    untouched, slot = stage.script(at=wrapped), workload.recycled
+    before, [after] = stage.controlled(untouched, untouched.at(wrapped, Pause(slot, workload.pause_ticks)))
+
+    check_resumed(stage, after, before, slot, workload.pause_ticks)
+    stage.same(after, before, stage.others(slot))
+
+
+def check_resumed(stage: Stage, after: Played, before: Played, slot: int, pauses: int) -> None:
+    """Without the ticks it was left out of, as many as it was paused for, the slot gave what it gives uninterrupted."""
+    __tracebackhide__ = True
+    stage.judge.stimulus = after.script.against(before.script)
+    went_on: list[Frame] = [frame for frame in after.of(slot) if frame.phase is not Phase.PAUSED]
+    stage.judge.equal(len(after.of(slot)) - len(went_on), pauses, f"paused ticks of slot {slot}")
+    stage.same_session(went_on, before.of(slot)[: len(went_on)], f"slot {slot}", source="the uninterrupted run")
