@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.duplex.engines import personaplex_load
+from harness.duplex.engines.arithmetic import BACKENDS, attention, one_thread
 from harness.duplex.engines.personaplex_checkpoint import cached
 from harness.duplex.engines.personaplex_sizes import ROWS, SIZES
 from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
@@ -25,7 +26,6 @@ RUNTIME = "experimental/fullduplex/personaplex/runtime.py"
 PERSONAS = ("You only speak like a pirate.", "You never answer questions about the teacher.")
 """Texts of ours beside the engine's default."""
 DEFAULTS = {"weights": "synthetic", "size": "auto", "batch": "4", "sdpa": "default"}
-BACKENDS = {"default": None, "math": "MATH", "efficient": "EFFICIENT_ATTENTION", "flash": "FLASH_ATTENTION"}
 
 
 @dataclass
@@ -81,11 +81,11 @@ class PersonaPlex:
             native = personaplex_load.from_hub(batch, config.device)
         else:
             native = personaplex_load.from_directory(cached(size), SIZES[size], batch, config.device)
-        return PersonaPlex(native, BACKENDS[given["sdpa"]] if config.device != "cpu" else None)
+        return PersonaPlex(native, given["sdpa"])
 
-    def __init__(self, native: Any, backend: str | None = None) -> None:
+    def __init__(self, native: Any, sdpa: str) -> None:
         self._native: Any | None = native
-        self._backend = backend
+        self._device, self._sdpa = native.config.device, sdpa
         self.slots = native.config.batch_size
         self.sample_rate, self.frame_size = native.sample_rate, native.frame_size
         # Of a ring of `context` cells the engine hides the oldest, a convention that it has from Moshi.
@@ -94,7 +94,7 @@ class PersonaPlex:
         self._occupants: list[Occupant] = []
 
     def open(self) -> None:
-        with self._attention():
+        with self._arithmetic():
             self._engine().open_batch()
         self._occupants = [Occupant() for _ in range(self.slots)]
 
@@ -111,7 +111,7 @@ class PersonaPlex:
             raise NotImplementedError("personaplex: every slot takes a whole frame on every tick")
         engine = self._engine()
         prefill = {slot: step for slot, occupant in enumerate(self._occupants) if (step := self._begin(engine, slot, occupant))}
-        with self._attention():
+        with self._arithmetic():
             outputs = engine.step_batch(pcm.numpy(), prefill or None)
         for slot in prefill:
             self._occupants[slot].steps.popleft()
@@ -173,11 +173,9 @@ class PersonaPlex:
         return frame
 
     @contextmanager
-    def _attention(self) -> Iterator[None]:
-        """Every call of scaled_dot_product_attention takes the backend asked for; torch chooses where none is."""
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        with nullcontext() if self._backend is None else sdpa_kernel(SDPBackend[self._backend]):
+    def _arithmetic(self) -> Iterator[None]:
+        """Around each tick: one thread on a CPU, the attention backend on a card."""
+        with one_thread() if self._device == "cpu" else attention(self._sdpa):
             yield
 
 

@@ -1,4 +1,4 @@
-"""Unpacks the archive of voices, trusting nothing in it. The engine itself extracts whatever it names, and leaves it alone once it is there."""
+"""Unpacks the archive of voices, trusting nothing in it: the engine itself would extract whatever it names, where no folder is yet."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def build(directory: Path, size: Size, seed: int = SEED) -> None:
 
 
 def write_voices(path: Path, size: Size, seed: int = SEED) -> None:
-    """The archive of voices: of each `embeddings` bf16[voice_ticks, 1, 1, hidden], and `cache` i64[1, rows, RING], the staging ring after it."""
+    """Of each voice `embeddings` bf16[voice_ticks, 1, 1, hidden] and `cache` i64[1, ROWS, RING], the staging ring then."""
     with tarfile.open(path, "w:gz") as archive:
         for number, name in enumerate(VOICE_NAMES):
             generator = torch.Generator().manual_seed(seed * 1000 + number)

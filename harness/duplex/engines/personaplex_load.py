@@ -16,7 +16,7 @@ from typing import Any
 from harness.duplex.engines import personaplex_checkpoint as checkpoint
 from harness.duplex.engines.hub import gated
 from harness.duplex.engines.personaplex_archive import unpack_voices
-from harness.duplex.engines.personaplex_sizes import CODEBOOKS, STRIDES, TEXT_CARD, Size
+from harness.duplex.engines.personaplex_sizes import CODEBOOKS, STRIDES, Size
 
 
 def from_hub(batch: int, device: str) -> Any:
@@ -118,9 +118,7 @@ def _sized(size: Size) -> Iterator[None]:
         "head_dim": size.depth_hidden // size.depth_heads,
         "intermediate_size": size.depth_feedforward,
     }
-    codec_layers = partial(
-        personaplex_mimi._MimiStreamingTransformer, dim=codec.hidden, num_heads=codec.heads, context=codec.context
-    )
+    codec_layers = partial(personaplex_mimi._MimiStreamingTransformer, dim=codec.hidden, num_heads=codec.heads, context=codec.context)
     with _replaced(
         (personaplex_temporal, "PersonaPlexTemporalStreaming", temporal),
         (configuration_personaplex, "PersonaPlexConfig", partial(config, {"hidden_size": size.hidden}, depth)),
@@ -135,10 +133,8 @@ def _sized(size: Size) -> Iterator[None]:
 def _narrow(depformer: Callable[..., Any], size: Size) -> Callable[..., Any]:
     """The engine names the temporal width, 4096, in its call."""
 
-    def make(config: Any, temporal_hidden_size: int, text_card: int) -> Any:
-        if text_card != TEXT_CARD:
-            raise ValueError(f"the engine asks for text_card = {text_card}; a synthetic checkpoint has {TEXT_CARD}")
-        return depformer(config, temporal_hidden_size=size.hidden, text_card=text_card)
+    def make(config: Any, **widths: int) -> Any:
+        return depformer(config, **widths | {"temporal_hidden_size": size.hidden})
 
     return make
 

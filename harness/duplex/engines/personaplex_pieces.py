@@ -16,9 +16,9 @@ WORDS = (
     *("engaging", "way", "the", "of", "to", "is", "you", "I", "who", "only", "never", "always", "with", "about", "short", "pirate"),
 )
 """Whole words, so that the default persona takes few ticks."""
-ONSETS = "b bl br c ch d dr f fl g gr h j k l m n p pl pr qu r s sh sl st t th tr v w z".split()
-VOWELS = "a e i o u y".split()
-CODAS = "b ck d f g l m n ng p r s sh st t th".split()
+ONSETS = (*"bcdfghjklmnprstvwz", "bl", "br", "ch", "dr", "fl", "gr", "pl", "pr", "qu", "sh", "sl", "st", "th", "tr")
+VOWELS = (*"aeiouy",)
+CODAS = (*"bdfglmnprst", "ck", "ng", "sh", "st", "th")
 
 
 def pieces() -> list[str]:

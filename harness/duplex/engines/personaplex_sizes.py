@@ -1,4 +1,4 @@
-"""The sizes of a synthetic PersonaPlex checkpoint. `7b` has those of nvidia/personaplex-7b-v1, whose prefix `voice_ticks` alone is shorter."""
+"""The sizes of a synthetic PersonaPlex checkpoint. `7b` has those of nvidia/personaplex-7b-v1, but for a shorter voice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Size:
-    """`hidden`, `layers`, `heads`, `feedforward` and `context` (ticks) of the temporal transformer; `depth_...` of the one over codebooks."""
+    """`hidden`, `layers`, `heads`, `feedforward` and `context` (ticks) of the temporal transformer; `depth_...` of the other."""
 
     hidden: int
     layers: int

@@ -1,4 +1,4 @@
-"""The language model of a synthetic PersonaPlex checkpoint, in Moshi's layout: random, but for what decides the text and the coarse codebooks.
+"""The language model of a synthetic PersonaPlex checkpoint, in Moshi's layout: random, but for what decides text and coarse codebooks.
 
 The engine replays a system prompt at another absolute position than a boot does, where bfloat16 rounds otherwise. Of a plain random
 network the decisions nearly tie, so one of them flips within a few ticks and the rest is another conversation. Here
@@ -51,6 +51,11 @@ class Noise:
             filled, start = filled + len(part), 0
         return made.view(shape)
 
+    def directions(self, name: str, shape: tuple[int, int]) -> torch.Tensor:
+        """bf16[shape] whose rows are all of the length that a standard deviation of 1 gives: no other row is as near to one as itself."""
+        rows = self(name, shape).float()
+        return (rows / rows.norm(dim=1, keepdim=True) * math.sqrt(shape[1])).to(torch.bfloat16)
+
 
 def word(code: torch.Tensor) -> torch.Tensor:
     """The text that answers a code of the caller: spread over the vocabulary, behind its single characters."""
@@ -71,6 +76,10 @@ def _random(noise: Noise, name: str, shape: tuple[int, ...], scale: float) -> di
     return {name: _planned(shape, lambda: noise(name, shape, scale))}
 
 
+def _directions(noise: Noise, name: str, shape: tuple[int, int]) -> dict[str, Planned]:
+    return {name: _planned(shape, lambda: noise.directions(name, shape))}
+
+
 def _linear(noise: Noise, name: str, shape: tuple[int, int], gain: float = 1.0) -> dict[str, Planned]:
     """A matrix that keeps the root mean square of what it is given, times `gain`."""
     return _random(noise, name, shape, gain / math.sqrt(shape[1]))
@@ -84,7 +93,8 @@ def _embeddings(size: Size, noise: Noise) -> dict[str, Planned]:
     plan = _random(noise, "text_emb.weight", (TEXT_CARD + 1, size.hidden), FAINT)
     for row in range(ROWS - 1):
         name = f"emb.{row}.weight"
-        plan |= _random(noise, name, (AUDIO_CARD + 1, size.hidden), 1.0 if name == CALLER else FAINT)
+        shape = (AUDIO_CARD + 1, size.hidden)
+        plan |= _directions(noise, name, shape) if name == CALLER else _random(noise, name, shape, FAINT)
     return plan
 
 
@@ -103,7 +113,7 @@ def _temporal(size: Size, noise: Noise) -> dict[str, Planned]:
     def text_head() -> torch.Tensor:
         head = noise("text_linear.weight", (TEXT_CARD, size.hidden), FAINT / math.sqrt(size.hidden))
         codes = torch.arange(AUDIO_CARD)
-        head[word(codes)] = noise(CALLER, (AUDIO_CARD + 1, size.hidden))[:AUDIO_CARD] / math.sqrt(size.hidden)
+        head[word(codes)] = noise.directions(CALLER, (AUDIO_CARD + 1, size.hidden))[:AUDIO_CARD] / math.sqrt(size.hidden)
         return head
 
     return plan | {"text_linear.weight": _planned((TEXT_CARD, size.hidden), text_head)}
@@ -112,9 +122,10 @@ def _temporal(size: Size, noise: Noise) -> dict[str, Planned]:
 def _depth_inputs(size: Size, noise: Noise) -> dict[str, Planned]:
     """Embeddings and heads of the depth transformer. Head k of the firm ones finds what was embedded before step k."""
     width = size.depth_hidden
-    plan = _random(noise, "depformer_text_emb.weight", (TEXT_CARD + 1, width), 1.0)
+    plan = _directions(noise, "depformer_text_emb.weight", (TEXT_CARD + 1, width))
     for step in range(CODEBOOKS - 1):
-        plan |= _random(noise, f"depformer_emb.{step}.weight", (AUDIO_CARD + 1, width), 1.0 if step < FIRM - 1 else FAINT)
+        name, shape = f"depformer_emb.{step}.weight", (AUDIO_CARD + 1, width)
+        plan |= _directions(noise, name, shape) if step < FIRM - 1 else _random(noise, name, shape, FAINT)
     for step in range(CODEBOOKS):
         plan |= _linear(noise, f"depformer_in.{step}.weight", (width, size.hidden), FAINT if step < FIRM else 1.0)
         if step >= FIRM:
@@ -127,9 +138,9 @@ def _depth_inputs(size: Size, noise: Noise) -> dict[str, Planned]:
 def _firm_head(step: int, width: int, noise: Noise) -> torch.Tensor:
     codes = torch.arange(AUDIO_CARD)
     if step == 0:
-        embedded = noise("depformer_text_emb.weight", (TEXT_CARD + 1, width))[word(codes)]
+        embedded = noise.directions("depformer_text_emb.weight", (TEXT_CARD + 1, width))[word(codes)]
     else:
-        embedded = noise(f"depformer_emb.{step - 1}.weight", (AUDIO_CARD + 1, width))[:AUDIO_CARD]
+        embedded = noise.directions(f"depformer_emb.{step - 1}.weight", (AUDIO_CARD + 1, width))[:AUDIO_CARD]
     # Rolled, so that codebooks are not copies of each other.
     return embedded.roll(1 + step, dims=0) / math.sqrt(width)
 
