@@ -109,6 +109,8 @@ class PersonaPlex:
     def step(self, pcm: torch.Tensor, live: Sequence[bool] | None = None, valid_samples: Sequence[int] | None = None) -> list[Frame]:
         if live is not None or valid_samples is not None:
             raise NotImplementedError("personaplex: every slot takes a whole frame on every tick")
+        if not isinstance(pcm, torch.Tensor):
+            raise TypeError(f"pcm is a {type(pcm).__name__}; give a tensor")
         engine = self._engine()
         prefill = {slot: step for slot, occupant in enumerate(self._occupants) if (step := self._begin(engine, slot, occupant))}
         with self._arithmetic():
