@@ -9,6 +9,7 @@ pytest_plugins = [
     "fixtures.connector",
     "fixtures.processes",
     "fixtures.duplex",
+    "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",
     "pytester",
 ]

@@ -10,17 +10,17 @@ from harness.core.verdict import DeadlineMissed, Finding, Inconclusive
 Case = TypeVar("Case")
 
 SHRINKS = 300
-"""Cases that are tried after the first failure, to find the shortest one that fails."""
+"""Cases that are tried after the first failure, to find the shortest one that fails, unless a caller says otherwise."""
 
 
 class _Budget:
     """Ends the search for shorter failures: once it is used up, what is not known to fail counts as passing."""
 
-    def __init__(self, check: Callable[[Any], None]) -> None:
+    def __init__(self, check: Callable[[Any], None], shrinks: int) -> None:
         self._check = check
         self.failing: dict[str, str] = {}
         """What is known to fail, and as what."""
-        self._left = SHRINKS
+        self._left = shrinks
 
     def __call__(self, case: Any) -> None:
         if self.failing:
@@ -37,8 +37,8 @@ class _Budget:
             raise
 
 
-def explore(cases: Any, check: Callable[[Case], None], *, seed: int, examples: int) -> None:
-    """Call `check` with `examples` cases of the strategy; `str` of a case tells it from every other.
+def explore(cases: Any, check: Callable[[Case], None], *, seed: int, examples: int, shrinks: int = SHRINKS) -> None:
+    """Call `check` with `examples` cases of the strategy, and after a failure with `shrinks` more; `str` tells a case from every other.
 
     A failure is raised for the shortest case that was found to fail, which is also the last that `check` is called with. Inconclusive if
     that case fails at one time and passes at another.
@@ -46,7 +46,7 @@ def explore(cases: Any, check: Callable[[Case], None], *, seed: int, examples: i
     import hypothesis
     from hypothesis.errors import Flaky
 
-    budget = _Budget(check)
+    budget = _Budget(check, shrinks)
 
     # Nothing is kept between runs, and the settings of a user's own profile (CI brings one) do not change what is drawn.
     @hypothesis.seed(seed)

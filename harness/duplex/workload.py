@@ -14,7 +14,7 @@ class Workload:
 
     `live_ticks`, `recycle_at`, `recycled`, `amplitude`, `base_hz`, `step_hz`, `at_least`, `later`, `later_above`, `opening`,
     `opening_below`, `letters`, `answer_ticks`, `silent_ticks` and `budget_ms` are the seeds'. `schedules` and `soak_schedules` are drawn,
-    of `schedule_ticks` and `soak_ticks` ticks each.
+    of `schedule_ticks` and `soak_ticks` ticks each; `schedules_elsewhere` on an engine without a lab, whose ticks take their time.
 
     In the checks that are not the seeds', `after_ticks` of conversation follow what is done. What may depend on the tick is tried on
     `ring_phases` ticks in a row, more than the longest codebook delay. `pause_ticks` is a pause. Rings are wrapped where the engine's
@@ -39,7 +39,7 @@ class Workload:
     answer_ticks: int = 120
     budget_ms: float = 80.0
     question: str = ""
-    known_ticks: int = 30
+    known_ticks: int = 20
     batches: str = "2,4,8"
     warmup_ticks: int = 10
     timed_ticks: int = 100
@@ -49,6 +49,7 @@ class Workload:
     wrap_at_most: int = 128
     sessions: int = 200
     schedules: int = 10
+    schedules_elsewhere: int = 3
     schedule_ticks: int = 40
     soak_schedules: int = 300
     soak_ticks: int = 200

@@ -23,14 +23,16 @@ STAYS = ("live", "warm-up", "prefill")
 @claim("duplex.cancel.frees", source="protocol: no frame of it is given any more, and the slot is free")
 @requires(Duplex.CANCEL)
 def test_frees(stage: Stage) -> None:
-    """A cancelled occupant gives no further frame, whether it was in prefill, in warm-up or live, or its input had ended."""
-    at, where = _stays(stage, [*STAYS, "finished"])
-    for number, (script, slots) in enumerate(where):
-        cancels = [Leave(slot, "cancel") for slot in slots]
-        played = stage.play(replace(script, ticks=at + stage.engine.delay + 3).at(at, *cancels))
+    """A cancelled occupant gives no further frame, whether it was in prefill, in warm-up or live."""
+    _check_frees(stage, STAYS)
 
-        check_phases(stage, played)
-        stage.judge.taken(sum(f.phase is Phase.FREE for f in played.frames[-1]), f"free slots at the end of run {number}")
+
+@claim("duplex.cancel.draining", source="protocol: no frame of it is given any more, and the slot is free; here, while it is drained")
+@requires(Duplex.CANCEL)
+@requires(Duplex.FINISH)
+def test_draining(stage: Stage) -> None:
+    """An occupant that is cancelled after its input has ended gives no further frame."""
+    _check_frees(stage, ["finished"])
 
 
 @claim("duplex.cancel.again", source="protocol: cancel; a client that disconnects is often cancelled more than once")
@@ -88,6 +90,16 @@ def _check_next(stage: Stage, how: str | None = None) -> None:
             mine, theirs = (run.of(slot)[at:] for run in (after, before))
             stage.same_session(mine, theirs, f"the next occupant of slot {slot}", source="one whose predecessor was live all the time")
             stage.judge.taken(sum(frame.phase is Phase.LIVE for frame in mine), f"frames of the next occupant of slot {slot}")
+
+
+def _check_frees(stage: Stage, stays: Sequence[str]) -> None:
+    at, where = _stays(stage, stays)
+    for number, (script, slots) in enumerate(where):
+        cancels = [Leave(slot, "cancel") for slot in slots]
+        played = stage.play(replace(script, ticks=at + stage.engine.delay + 3).at(at, *cancels))
+
+        check_phases(stage, played)
+        stage.judge.taken(sum(f.phase is Phase.FREE for f in played.frames[-1]), f"free slots at the end of run {number}")
 
 
 def _stays(stage: Stage, stays: Sequence[str]) -> tuple[int, list[tuple[Script, list[int]]]]:

@@ -86,8 +86,7 @@ def test_pause(stage: Stage, judge: Judge, workload: Workload) -> None:
 
 
 @claim("duplex.neighbours.not_finite", source="FAULTS a-nan-row-spreads: all rows NaN after one; local-inference-lab/vllm#621")
-@requires(Duplex.SLOT_ERRORS)
-def test_not_finite(stage: Stage, judge: Judge, workload: Workload) -> None:
+def test_not_finite(stage: Stage, workload: Workload) -> None:
     """A neighbour's NaN or infinite samples leave a slot's output bit-identical."""
     untouched = stage.script()
     slot, last = workload.recycled, stage.slots[-1]
@@ -98,7 +97,7 @@ def test_not_finite(stage: Stage, judge: Judge, workload: Workload) -> None:
     for bad, run in zip(spoiled, after, strict=True):
         stage.same(run, before, stage.others(*bad))
         for broken in bad:
-            judge.equal(run.frames[workload.recycle_at][broken].phase, Phase.FAILED, f"phase of slot {broken}, given {bad[broken]}")
+            stage.shows(run, before, broken)
 
 
 @claim("duplex.neighbours.finish", source="issue: input that ends is drained; here, while others talk")

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import strategies as st
 
-from harness.core import drawing
 from harness.core.drawing import explore
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Inconclusive, Vacuous
 
@@ -65,9 +64,8 @@ def test_missed_deadline():
     assert len({str(numbers) for numbers in hung}) == 1
 
 
-def test_bounded(monkeypatch):
+def test_bounded():
     """Only so many cases are tried to shorten one."""
-    monkeypatch.setattr(drawing, "SHRINKS", 5)
     tried = []
 
     def check(numbers):
@@ -77,7 +75,7 @@ def test_bounded(monkeypatch):
             raise ClaimBroken("WRONG", got=f"{numbers}")
 
     with pytest.raises(ClaimBroken):
-        explore(NUMBERS, check, seed=1, examples=100)
+        explore(NUMBERS, check, seed=1, examples=100, shrinks=5)
     assert len(set(tried)) <= 1 + 5
 
 

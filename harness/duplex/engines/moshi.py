@@ -15,8 +15,8 @@ from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.duplex.engines import moshi_weights
 from harness.duplex.engines.moshi_options import MoshiOptions
-from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 from harness.duplex.engines.slots import Slots
+from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 
 
 class MoshiDuplex:
@@ -97,11 +97,7 @@ class MoshiDuplex:
         self._require_open()
         if valid_samples is not None:
             raise NotImplementedError("duplex/moshi: a frame is heard whole, valid_samples has no counterpart in the engine")
-        if pcm.shape != (self.slots, self.frame_size) or pcm.dtype != torch.float32:
-            raise ValueError(f"pcm is {pcm.dtype}{list(pcm.shape)}; give float32[{self.slots}, {self.frame_size}]")
-        if live is not None and len(live) != self.slots:
-            raise ValueError(f"live has {len(live)} entries for {self.slots} slots")
-        running = [self._slots.is_occupied(slot) and (live is None or bool(live[slot])) for slot in range(self.slots)]
+        running = self._running(pcm, live)
         said, audio = self._tick(pcm, torch.tensor(running))
         return [self._frame(slot, running[slot], said[slot], audio[slot]) for slot in range(self.slots)]
 
@@ -109,10 +105,19 @@ class MoshiDuplex:
         return {"slots": self._slots.occupied}
 
     def close(self) -> None:
-        """The weights go with this object: it is of no use afterwards."""
         self._stop()
         self._closed = True
         self._slots = Slots(self.slots)
+
+    def _running(self, pcm: torch.Tensor, live: Sequence[bool] | None) -> list[bool]:
+        """Which slots the tick moves; TypeError and ValueError for what it cannot be given."""
+        if not isinstance(pcm, torch.Tensor):
+            raise TypeError(f"pcm is a {type(pcm).__name__}; give a tensor")
+        if pcm.shape != (self.slots, self.frame_size) or pcm.dtype != torch.float32:
+            raise ValueError(f"pcm is {pcm.dtype}{list(pcm.shape)}; give float32[{self.slots}, {self.frame_size}]")
+        if live is not None and len(live) != self.slots:
+            raise ValueError(f"live has {len(live)} entries for {self.slots} slots")
+        return [self._slots.is_occupied(slot) and (live is None or bool(live[slot])) for slot in range(self.slots)]
 
     def _tick(self, pcm: torch.Tensor, running: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """i64[slots, streams] and f32[slots, frame_size], on the CPU, of the rows that run."""

@@ -6,8 +6,8 @@ eagerly at that same number. On a CPU the buffers are the device's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -126,4 +126,17 @@ class Runner:
         return kept
 
     def _backend(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._sdpa is None or not self._on_card else sdpa_kernel(self._sdpa)
+        if not self._on_card:
+            return one_thread()
+        return nullcontext() if self._sdpa is None else sdpa_kernel(self._sdpa)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A tick is hundreds of small products: threads that wait for each other in every one take longer than one alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,54 @@
+"""Wrong answers about sessions that end: by themselves, by a call, by an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from harness.duplex.protocol import Frame
+from harness.duplex.reference.slots import Occupant
+from harness.duplex.wrong_inputs.register import wrong_input
+
+
+@wrong_input("duplex/mute-drain", "outlet:Outlet.give", "duplex.finish.as_silence")
+def mute_drain(original: Any, outlet: Any, slot: int, occupant: Occupant, mark: Any, tokens: torch.Tensor, audio: torch.Tensor) -> Frame:
+    """What is given after the end of the input is mute."""
+    return original(outlet, slot, occupant, mark, tokens, torch.zeros_like(audio) if outlet.is_ending(slot) else audio)
+
+
+@wrong_input("duplex/end-unnoticed-in-prefill", "engine:ReferenceEngine.finish", "duplex.finish.in_prefill")
+def end_unnoticed_in_prefill(original: Any, engine: Any, slot: int) -> None:
+    """Input that ends in prefill goes on."""
+    if not engine.occupancy.occupants[slot].in_prefill:
+        original(engine, slot)
+
+
+@wrong_input("duplex/cancel-drains", "engine:ReferenceEngine.cancel", "duplex.cancel.frees")
+def cancel_drains(original: Any, engine: Any, slot: int) -> None:
+    """A cancelled occupant is given what it is still owed."""
+    engine.finish(slot)
+
+
+@wrong_input("duplex/cancels-somebody", "engine:ReferenceEngine.cancel", "duplex.cancel.again")
+def cancels_somebody(original: Any, engine: Any, slot: int) -> None:
+    """Cancelling a free slot cancels the first that is occupied."""
+    occupied = engine.occupancy.occupied()
+    original(engine, slot if slot in occupied else occupied[0])
+
+
+@wrong_input("duplex/streams-kept", "outlet:Outlet.forget", "duplex.slots.recycled_often", "duplex.slots.come_back")
+def streams_kept(original: Any, outlet: Any, slot: int) -> None:
+    """What an occupant was owed is kept after it has left."""
+    stream = outlet.streams.get(slot)
+    original(outlet, slot)
+    if stream is not None:
+        outlet.streams[-1 - len(outlet.streams)] = stream
+
+
+@wrong_input("duplex/fails-without-a-reason", "outlet:Outlet.last_word", "duplex.slots.failure", "duplex.slots.failure_inside")
+def fails_without_a_reason(original: Any, outlet: Any, *given: Any) -> Frame:
+    """A session that failed does not say why."""
+    frame = original(outlet, *given)
+    return replace(frame, error=None if frame.error is None else "")
