@@ -53,9 +53,9 @@ class Session:
 class Frame:
     """What one slot gave on one tick.
 
-    `audio` f32[frame_size] and `tokens` i64[streams] are given in phase LIVE, and in no other; `text` is the piece of text of this frame, None
-    where it has none. `epoch` says which occupant of this slot since `open` it belongs to, `seq` which LIVE frame of that occupant, both
-    from 0. `error` says why, in phase FAILED.
+    `audio` f32[frame_size] and `tokens` i64[streams] are given in phase LIVE, and in no other; `text` is the piece of text of this frame,
+    None where it has none. `epoch` says which occupant of this slot since `open` it belongs to, `seq` which LIVE frame of that occupant,
+    both from 0. `error` says why, in phase FAILED.
     """
 
     phase: Phase
@@ -92,11 +92,14 @@ class DuplexLab(Lab, Protocol):
     """What a friendly engine offers beyond the protocol (capability LAB). `fail_next` knows the operation `frame:<slot>`."""
 
     def compact(self) -> None:
-        """Move the sessions, with all that they hold, to other rows of the batch, so that the free rows come last. Slots keep their numbers."""
+        """Move the sessions, with all that they hold, to other rows of the batch: free rows come last. Slots keep their numbers."""
         ...
 
     def poison_free(self) -> None:
-        """Fill with NaN whatever no session may ever read: free rows, padded rows, and the cells behind what is masked."""
+        """Spoil whatever no session may ever read: NaN in free and padded rows; a large number in the cells that a mask hides.
+
+        Behind a mask the number is finite, since attention multiplies what it hides by 0.
+        """
         ...
 
     def one_pass(self, slot: int) -> torch.Tensor:
@@ -174,10 +177,10 @@ class DuplexEngine(Protocol):
     def step(self, pcm: torch.Tensor, live: Sequence[bool] | None = None, valid_samples: Sequence[int] | None = None) -> list[Frame]:
         """One tick: f32[slots, frame_size] in, a frame a slot out. The engine does not keep or change `pcm`.
 
-        `live`: False leaves a slot out of this tick, as if the tick had not been (PAUSE). `valid_samples`: how many samples of each slot are
-        the caller's; the rest is padding, not heard (VALID_SAMPLES). A slot in prefill, or free, ignores its row. Raises RuntimeError before
-        `open` and after `close`, ValueError for a wrong shape, dtype or length; then no slot has moved. A slot whose samples are not finite
-        FAILS alone (SLOT_ERRORS).
+        `live`: False leaves a slot out of this tick, as if the tick had not been (PAUSE). `valid_samples`: how many samples of each slot
+        are the caller's; the rest is padding, not heard (VALID_SAMPLES). A slot in prefill, or free, ignores its row. Raises RuntimeError
+        before `open` and after `close`, ValueError for a wrong shape, dtype or length; then no slot has moved. A slot whose samples are
+        not finite FAILS alone (SLOT_ERRORS).
         """
         ...
 
