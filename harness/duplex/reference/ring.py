@@ -29,7 +29,7 @@ class RingKV:
 
     A row at position p holds p - context + 1 .. p once p is written, position q in its cell q % context. An inactive row writes to the
     trash, which nobody sees, and keeps its position. Cells that were not written since the row's reset are 0: attention gives
-    them the weight 0, and 0 * NaN would be NaN.
+    them the weight 0, and 0 * NaN would be NaN. `positions` says where a row is, `written` how many ticks it may look back.
     """
 
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
@@ -38,6 +38,7 @@ class RingKV:
         self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.positions = torch.zeros(rows, device=device, dtype=torch.int64)
+        self.written = torch.zeros_like(self.positions)
         self._shown = [tuple(self._by_row(cells).transpose(1, 2) for cells in both) for both in zip(self.keys, self.values, strict=True)]
         self._cells = torch.arange(config.context, device=device)
         self._starts = torch.arange(rows, device=device) * config.context
@@ -48,7 +49,7 @@ class RingKV:
     def visit(self, active: torch.Tensor) -> Visit:
         """The tick's places: active bool[R]."""
         cells = torch.where(active, self._starts + self.positions % self.context, self._trash)
-        mask = torch.where(visible(self.positions, self._cells), self._seen, self._hidden)
+        mask = torch.where(visible(self.written, self._cells), self._seen, self._hidden)
         return Visit(self.positions, cells, mask[:, None, None])
 
     def write(self, layer: int, cells: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,6 +61,7 @@ class RingKV:
     def advance(self, active: torch.Tensor) -> None:
         """The tick is over for the active rows."""
         self.positions.add_(active)
+        self.written.add_(active)
 
     def reset(self, row: int) -> None:
         """A new occupant: position 0, and nothing of the former one, NaN least of all."""
@@ -69,6 +71,7 @@ class RingKV:
     def parts(self) -> Iterator[torch.Tensor]:
         """Everything that is a row's own, as views with the rows first."""
         yield self.positions
+        yield self.written
         for cells in (*self.keys, *self.values):
             yield self._by_row(cells)
 
@@ -76,16 +79,16 @@ class RingKV:
         """NaN in the free rows and the trash; POISON in the cells that an occupied row does not see. Waits for the device."""
         for cells in (*self.keys, *self.values):
             cells[-1].fill_(torch.nan)
-            for row, (position, ours) in enumerate(zip(self.positions.tolist(), self._by_row(cells), strict=True)):
+            for row, (position, ours) in enumerate(zip(self.written.tolist(), self._by_row(cells), strict=True)):
                 (ours if free[row] else ours[position:]).fill_(torch.nan if free[row] else POISON)
 
     def _by_row(self, cells: torch.Tensor) -> torch.Tensor:
         return cells[:-1].view(self.rows, self.context, *cells.shape[1:])
 
 
-def visible(positions: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """bool[R, context]: which `cells` i64[context] of its ring a row at its position i64[R] sees, its own cell written.
+def visible(written: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    """bool[R, context]: which `cells` i64[context] of its ring a row sees, that has `written` i64[R] ticks and now its own cell.
 
-    From position context - 1 on every cell holds one of the last `context` positions; before that, the cells up to its own do.
+    From tick context - 1 on every cell holds one of the last `context` ticks; before that, the cells up to its own do.
     """
-    return cells <= positions[:, None]
+    return cells <= written[:, None]
