@@ -48,7 +48,7 @@ def graph_bakes_branch(original: Any, runner: Any) -> Callable[[], Any]:
     play = original(runner)
 
     def baked() -> Any:
-        runner.given.control[:, Field.EMBEDDING] = NO_EMBEDDING
+        runner._given.control[:, Field.EMBEDDING] = NO_EMBEDDING
         return play()
 
     return baked
@@ -62,10 +62,10 @@ def graph_bakes_branch(original: Any, runner: Any) -> Callable[[], Any]:
 )
 def seed_needs_neighbour(original: Any, table: Any, row: int, seed: int | None) -> None:
     """Sampled sessions that sit beside each other share one generator."""
-    others = list(table.generators.values())
+    others = list(table._draws.values())
     original(table, row, seed)
     if seed is not None and others:
-        table.generators[row] = others[0]
+        table._draws[row] = others[0]
 
 
 @catalogued(
@@ -79,4 +79,4 @@ def swap_aliases_state(original: Any, table: Any, held: Any, source: int, row: i
     draws = held.get(source)
     original(table, held, source, row)
     if draws is not None:
-        table.generators.setdefault(source, draws)
+        table._draws.setdefault(source, draws)

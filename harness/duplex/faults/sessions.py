@@ -16,7 +16,7 @@ from harness.duplex.protocol import Session
 )
 def warmup_state_survives(original: Any, engine: Any) -> None:
     """What the warm-up left in the rows is still there when the first sessions after a boot begin."""
-    if engine.was_open:
+    if engine._is_open:
         original(engine)
 
 

@@ -1,15 +1,26 @@
-"""The decisions of one session in one pass: no rings, no carried context, no ticks; a witness against the stepped path."""
+"""The decisions of one session in one pass: no rings, no carried context, no ticks; a witness against the stepped path.
+
+Two sums of the same numbers in another order differ by rounding, and a decision between two scores that are as near as that may
+fall either way. So the pass is made twice, in the weights' own type and in the next wider one. Where a session's own token scores less
+than the best by no more than the two passes differ anywhere in it, nobody can say that another one is right, and it stands.
+"""
 
 from __future__ import annotations
+
+import copy
 
 import numpy as np
 import torch
 
-from harness.duplex.reference.config import DELAYS, FRAME_SIZE, ROWS, USER
+from harness.duplex.reference.codec import Codec
+from harness.duplex.reference.config import DELAYS, ROWS, USER, USER_ROWS
 from harness.duplex.reference.draws import Draws
+from harness.duplex.reference.model import DuplexModel
 from harness.duplex.reference.prompt import Prompt
 from harness.duplex.reference.slots import Occupant
 from harness.duplex.reference.tick import Tick
+
+WIDER = {torch.bfloat16: torch.float32, torch.float32: torch.float64, torch.float64: torch.float64}
 
 
 @torch.no_grad()
@@ -21,17 +32,48 @@ def decide_anew(tick: Tick, occupant: Occupant) -> torch.Tensor:
     model, prompt = tick.model, occupant.prompt
     device = model.silence.device
     columns = torch.stack(occupant.columns).to(device)
-    given, is_given = _given(tick, occupant, len(columns))
-    embedded = torch.tensor([position < prompt.voice_ticks for position in range(len(columns))], device=device)
-    voice = tick.voices[prompt.voice]
-    override = voice.embeddings.new_zeros(len(columns), voice.embeddings.shape[1])
-    override[: prompt.voice_ticks] = voice.embeddings[: len(columns)]
-    text, audio = model.language.logits_sequence(columns[None], override[None], embedded[None], _inputs(tick, prompt, columns)[None])
+    wide = copy.deepcopy(model).to(WIDER[model.language.embedding.dtype])
+    given, is_given = _given(tick, wide, occupant, columns)
     text_noise, audio_noise = _noise(tick, occupant, len(columns))
+    (text, audio), (wide_text, wide_audio) = (_logits(tick, each, prompt, columns) for each in (model, wide))
     decided = given.clone()
-    decided[:, 0] = (text[0].float() + text_noise).argmax(-1)
-    decided[:, 1 : 1 + audio.shape[2]] = (audio[0].float() + audio_noise).argmax(-1)
+    decided[:, 0] = standing(text + text_noise, wide_text + text_noise, columns[:, 0])
+    rows = slice(1, 1 + audio.shape[1])
+    decided[:, rows] = standing(audio + audio_noise, wide_audio + audio_noise, columns[:, rows])
     return torch.where(is_given, given, decided).cpu()
+
+
+def standing(scores: torch.Tensor, wide: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The best of each `wide` score f[..., n], or the session's token i64[...] where rounding hides which of the two is better.
+
+    `scores` are the same in the narrower type: each score is known as far as the two agree anywhere, and two of them are compared.
+    """
+    unsure = 2 * (scores.double() - wide.double()).abs().max()
+    behind = wide.max(-1).values - wide.gather(-1, tokens.clamp(max=wide.shape[-1] - 1)[..., None]).squeeze(-1)
+    return torch.where((behind <= unsure) & (tokens < wide.shape[-1]), tokens, wide.argmax(-1))
+
+
+def _logits(tick: Tick, model: DuplexModel, prompt: Prompt, columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of text f[ticks, text_card] and audio f[ticks, codebooks, card], at least float32."""
+    ticks, voice = len(columns), tick.voices[prompt.voice].embeddings
+    embedded = torch.arange(ticks, device=columns.device) < prompt.voice_ticks
+    override = model.language.embedding.new_zeros(ticks, voice.shape[1])
+    override[: prompt.voice_ticks] = voice[:ticks]
+    logits = model.language.logits_sequence(columns[None], override[None], embedded[None], _inputs(tick, prompt, columns)[None])
+    text, audio = (part[0] if part.dtype is torch.float64 else part[0].float() for part in logits)
+    return text, audio
+
+
+def _heard(narrow: Codec, wide: Codec, pcm: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    """The codes i64[T, 8] of f32[T, FRAME_SIZE]; each codebook is asked for what the session's codes before it left over."""
+    anew = torch.empty_like(codes)
+    left = [codec.latents(pcm.view(1, -1))[0] @ codec.quantizer.project_in for codec in (narrow, wide)]
+    for book in range(codes.shape[1]):
+        entries = [codec.quantizer.books[book] for codec in (narrow, wide)]
+        scores = [rest @ entry.t() - 0.5 * entry.square().sum(-1) for rest, entry in zip(left, entries, strict=True)]
+        anew[:, book] = standing(*scores, codes[:, book])
+        left = [rest - entry[codes[:, book].clamp(max=len(entry) - 1)] for rest, entry in zip(left, entries, strict=True)]
+    return anew
 
 
 def _inputs(tick: Tick, prompt: Prompt, columns: torch.Tensor) -> torch.Tensor:
@@ -43,9 +85,9 @@ def _inputs(tick: Tick, prompt: Prompt, columns: torch.Tensor) -> torch.Tensor:
     return inputs
 
 
-def _given(tick: Tick, occupant: Occupant, ticks: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _given(tick: Tick, wide: DuplexModel, occupant: Occupant, columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The tokens that were given, and where: i64 and bool[ticks, ROWS]."""
-    model, prompt = tick.model, occupant.prompt
+    model, prompt, ticks = tick.model, occupant.prompt, len(columns)
     frames = torch.zeros(ticks, ROWS, dtype=torch.int64, device=model.silence.device)
     known = torch.zeros_like(frames, dtype=torch.bool)
     prompted = min(ticks, len(prompt))
@@ -53,8 +95,8 @@ def _given(tick: Tick, occupant: Occupant, ticks: int) -> tuple[torch.Tensor, to
     frames[:prompted, 0] = torch.tensor(prompt.texts[:prompted], device=frames.device)
     known[:prompted] = True
     if occupant.audio:
-        heard = torch.from_numpy(np.stack(occupant.audio)).to(frames.device).view(1, len(occupant.audio) * FRAME_SIZE)
-        frames[prompted:, USER] = model.codec.encode_sequence(heard)[0]
+        heard = torch.from_numpy(np.stack(occupant.audio)).to(frames.device)
+        frames[prompted:, USER] = _heard(model.codec, wide.codec, heard, _told(columns, prompted))
         known[prompted:, USER] = True
     given, is_given = tick.staging.initial.repeat(ticks, 1), torch.zeros_like(known)
     for row, delay in enumerate(DELAYS):
@@ -68,6 +110,16 @@ def _given(tick: Tick, occupant: Occupant, ticks: int) -> tuple[torch.Tensor, to
             for column in range(prompt.voice_ticks, min(ticks, prompt.voice_ticks + delay)):
                 given[column, row] = ring[row, column % ring.shape[1]]
     return given, is_given
+
+
+def _told(columns: torch.Tensor, first: int) -> torch.Tensor:
+    """The caller's codes i64[T, 8] of the frames from `first` on, as the session has them; 0 where its column is still to come."""
+    ticks = len(columns)
+    told = columns.new_zeros(ticks - first, USER_ROWS)
+    for code, row in enumerate(range(ROWS)[USER]):
+        own = columns[first + DELAYS[row] :, row]
+        told[: len(own), code] = own
+    return told
 
 
 def _noise(tick: Tick, occupant: Occupant, ticks: int) -> tuple[torch.Tensor, torch.Tensor]:
