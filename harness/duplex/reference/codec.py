@@ -131,5 +131,6 @@ class Codec(nn.Module):
 
 def keep(carries: list[torch.Tensor], after: list[torch.Tensor], active: torch.Tensor) -> None:
     """The carries of active rows become those `after` the tick; bool[R]."""
+    active = active[:, None]
     for carry, later in zip(carries, after, strict=True):
-        carry.copy_(torch.where(active[:, None], later, carry))
+        torch.where(active, later, carry, out=carry)

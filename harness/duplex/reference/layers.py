@@ -27,11 +27,12 @@ class Norm(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        self.shape = (size,)
         self.scale = weight(size)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """f[..., size] -> f[..., size]."""
-        return F.layer_norm(x, x.shape[-1:], self.scale, None, EPSILON)
+        return torch.layer_norm(x, self.shape, self.scale, None, EPSILON)
 
 
 class Angles(NamedTuple):

@@ -40,8 +40,8 @@ class ResidualQuantizer(nn.Module):
         """f[..., dim] -> i64[..., books]: at each stage the nearest entry, the first of equals."""
         residual = (x @ self.project_in).view(-1, self.project_in.shape[1])
         codes = []
-        for book, half in zip(self.books.unbind(), self._half_squares(), strict=True):
-            codes.append(_nearest(residual, book, half))
+        for book, columns, half in zip(self.books.unbind(), self.books.mT.unbind(), self._half_squares(), strict=True):
+            codes.append(_nearest(residual, columns, half))
             residual = residual - F.embedding(codes[-1], book)
         return torch.stack(codes, -1).view(*x.shape[:-1], -1)
 
@@ -68,12 +68,12 @@ class ResidualQuantizer(nn.Module):
         for book in self.books:
             picked = torch.randint(residual.shape[0], (self.card,), generator=generator)
             book.copy_(residual[picked.to(x.device)])
-            residual = residual - book[_nearest(residual, book, 0.5 * book.square().sum(-1))]
+            residual = residual - book[_nearest(residual, book.t(), 0.5 * book.square().sum(-1))]
 
     def _half_squares(self) -> tuple[torch.Tensor, ...]:
         return (0.5 * self.books.square().sum(-1)).unbind()
 
 
-def _nearest(x: torch.Tensor, book: torch.Tensor, half_squares: torch.Tensor) -> torch.Tensor:
+def _nearest(x: torch.Tensor, columns: torch.Tensor, half_squares: torch.Tensor) -> torch.Tensor:
     """The entry of least distance: |x - e|^2 = |x|^2 - 2 (x e - |e|^2 / 2), of which only the bracket differs between entries."""
-    return torch.addmm(half_squares, x, book.t(), beta=-1).argmax(-1)
+    return torch.addmm(half_squares, x, columns, beta=-1).argmax(-1)

@@ -38,6 +38,7 @@ class RingKV:
         self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.positions = torch.zeros(rows, device=device, dtype=torch.int64)
+        self._shown = [tuple(self._by_row(cells).transpose(1, 2) for cells in both) for both in zip(self.keys, self.values, strict=True)]
         self._cells = torch.arange(config.context, device=device)
         self._starts = torch.arange(rows, device=device) * config.context
         self._trash = torch.tensor(rows * config.context, device=device)
@@ -54,7 +55,7 @@ class RingKV:
         """Put f[R, heads, head size] into `cells`; what the rows hold now, twice f[R, heads, context, head size]."""
         self.keys[layer].index_copy_(0, cells, keys)
         self.values[layer].index_copy_(0, cells, values)
-        return self._by_row(self.keys[layer]).transpose(1, 2), self._by_row(self.values[layer]).transpose(1, 2)
+        return self._shown[layer]
 
     def advance(self, active: torch.Tensor) -> None:
         """The tick is over for the active rows."""
