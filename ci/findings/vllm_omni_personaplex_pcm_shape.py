@@ -1,7 +1,7 @@
 """`step_batch` takes any shape and dtype that holds the right number of samples: slots hear something else, and nobody is told.
 
-The array is cast and reshaped. [frame, slots] for [slots, frame] makes each slot hear all callers in turn, a sample each; 16-bit samples are
-heard 32,768 times too loud.
+The array is cast and reshaped. [frame, slots] for [slots, frame] makes each slot hear all callers in turn, a sample each; 16-bit samples
+are heard 32,768 times too loud.
 
 Shows in vllm-omni 0.28.0. Expected: an error that says which shape and dtype are wanted.
 Exits 0 while it shows, 1 once it does not.
