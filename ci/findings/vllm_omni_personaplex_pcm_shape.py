@@ -1,6 +1,6 @@
-"""`step_batch` takes samples of any shape and dtype that hold the right number of values: every slot hears something else, and nobody is told.
+"""`step_batch` takes any shape and dtype that holds the right number of samples: slots hear something else, and nobody is told.
 
-The array is cast and reshaped. [frame, slots] for [slots, frame] gives each slot a quarter of a frame of all callers in turn; 16-bit samples
+The array is cast and reshaped. [frame, slots] for [slots, frame] makes each slot hear all callers in turn, a sample each; 16-bit samples
 are heard 32,768 times too loud.
 
 Shows in vllm-omni 0.28.0. Expected: an error that says which shape and dtype are wanted.

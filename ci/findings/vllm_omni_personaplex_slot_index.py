@@ -34,7 +34,7 @@ def begun_anew(slot: object) -> list[int]:
     engine = talking()
     try:
         engine.recycle_slot(slot)
-    except Exception as refused:  # whatever it is called, it is a refusal
+    except (IndexError, TypeError, ValueError) as refused:
         print(f"recycle_slot({slot!r}): {type(refused).__name__}: {refused}")
     return [row for row in range(SLOTS) if engine._local[row] == 0]
 

@@ -4,12 +4,13 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from harness.core.clock import SystemClock
 from harness.core.registry import Registry, builtin_specs
 from harness.core.spec import EngineConfig
 from harness.core.verdict import Unavailable
-from harness.duplex.engines import personaplex
+from harness.duplex.engines import personaplex, personaplex_load
 from harness.duplex.engines.personaplex import PersonaPlex
 
 
@@ -102,7 +103,7 @@ def hub(monkeypatch):
     module = ModuleType("huggingface_hub")
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     # The engine's own configuration, which names the repository, is not installed here.
-    monkeypatch.setattr(personaplex.personaplex_load, "_config", lambda *_: SimpleNamespace(hf_repo="nvidia/personaplex-7b-v1"))
+    monkeypatch.setattr(personaplex_load, "_config", lambda *_: SimpleNamespace(hf_repo="nvidia/personaplex-7b-v1"))
 
     def answers(error):
         def download(*_):
@@ -128,3 +129,30 @@ def test_any_other_failure_to_load_is_a_failure(hub):
     hub(ConnectionError("no route to host"))
     with pytest.raises(ConnectionError, match="no route to host"):
         build(weights="hub")
+
+
+def test_the_hubs_files_are_those_of_a_directory_for_the_time_being(tmp_path):
+    """By name, whatever the repository; one that the directory lacks is told; and the hub's own download is back, after an error too."""
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    own = huggingface_hub.hf_hub_download
+    (tmp_path / "voices.tgz").touch()
+
+    with personaplex_load._served(tmp_path):
+        assert huggingface_hub.hf_hub_download("nvidia/personaplex-7b-v1", "voices.tgz") == str(tmp_path / "voices.tgz")
+        with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
+            huggingface_hub.hf_hub_download("nvidia/personaplex-7b-v1", "model.safetensors")
+    assert huggingface_hub.hf_hub_download is own
+
+    with pytest.raises(ZeroDivisionError), personaplex_load._served(tmp_path):
+        raise ZeroDivisionError
+    assert huggingface_hub.hf_hub_download is own
+
+
+def test_a_load_may_end_without_an_accelerator():
+    """`torch.accelerator.empty_cache()` raises on a machine that has none, but not during the load."""
+    own = torch.accelerator.empty_cache
+
+    with personaplex_load._without_accelerator():
+        torch.accelerator.empty_cache()
+
+    assert torch.accelerator.empty_cache is own

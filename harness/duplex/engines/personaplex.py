@@ -23,7 +23,7 @@ from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 
 RUNTIME = "experimental/fullduplex/personaplex/runtime.py"
 """Where the engine lies in its package; releases after 0.28.0 have no such file."""
-PERSONAS = ("You only speak like a pirate.", "You never answer questions about the teacher.")
+PERSONAS = ("You only speak like a pirate.", "You never answer questions about the teacher, whoever asks.")
 """Texts of ours beside the engine's default."""
 DEFAULTS = {"weights": "synthetic", "size": "auto", "batch": "4", "sdpa": "default"}
 

@@ -12,10 +12,11 @@ CONTROL = ("<unk>", "<s>", "</s>", "<pad>")
 SPACE = "\u2581"
 """How SentencePiece writes the space before a word."""
 WORDS = (
-    *("<system>", "You", "are", "a", "wise", "and", "friendly", "teacher", "Answer", "questions", "or", "provide", "advice", "in", "clear"),
-    *("engaging", "way", "the", "of", "to", "is", "you", "I", "who", "only", "never", "always", "with", "about", "short", "pirate"),
+    *("<system>", "You are a wise and friendly teacher.", "Answer questions or provide advice", "in a clear and engaging way."),
+    *("You only speak", "like a pirate.", "You never answer questions", "about the teacher,", "whoever asks."),
+    *("teacher", "wise", "and", "friendly", "you", "are", "the", "of", "to", "is", "who", "only", "never", "always", "about", "questions"),
 )
-"""Whole words, so that the default persona takes few ticks."""
+"""Words, and phrases of the personas: a prefill takes a tick a piece, and every boot and recycle of a check replays one."""
 ONSETS = (*"bcdfghjklmnprstvwz", "bl", "br", "ch", "dr", "fl", "gr", "pl", "pr", "qu", "sh", "sl", "st", "th", "tr")
 VOWELS = (*"aeiouy",)
 CODAS = (*"bdfglmnprst", "ck", "ng", "sh", "st", "th")
@@ -26,7 +27,7 @@ def pieces() -> list[str]:
     syllables = [onset + vowel for onset in ONSETS for vowel in VOWELS]
     closed = [syllable + coda for syllable in syllables for coda in CODAS]
     pairs = [first + second for first, second in itertools.product(syllables, syllables)]
-    made = [SPACE + word for word in WORDS]
+    made = [SPACE + word.replace(" ", SPACE) for word in WORDS]
     made += [before + piece for piece in syllables + closed + pairs for before in (SPACE, "")]
     characters = [character for character in string.printable if not character.isspace()]
     whole = list(dict.fromkeys([*CONTROL, SPACE, *characters, *made]))
