@@ -1,5 +1,7 @@
 """The embedded engine against its protocol: slots in lockstep, who is heard, who is answered, and what is refused."""
 
+import json
+
 import pytest
 import torch
 
@@ -327,8 +329,21 @@ def test_graphs_need_a_card():
         build(graphs="on")
 
 
-def test_weights_that_are_missing_are_named(tmp_path):
-    with pytest.raises(weights.Unavailable, match=r"tiny\.json"):
+@pytest.mark.parametrize("missing", ["tiny.json", "tiny.safetensors"])
+def test_weights_that_are_missing_are_named(tmp_path, missing):
+    for name in {"tiny.json", "tiny.safetensors"} - {missing}:
+        (tmp_path / name).symlink_to(weights.DATA / name)
+
+    with pytest.raises(weights.Unavailable, match=missing):
+        weights.load("tiny", torch.device("cpu"), torch.float32, tmp_path)
+
+
+def test_voices_that_the_weights_do_not_hold_are_named(tmp_path):
+    (tmp_path / "tiny.safetensors").symlink_to(weights.DATA / "tiny.safetensors")
+    table = json.loads((weights.DATA / "tiny.json").read_text(encoding="utf-8"))
+    (tmp_path / "tiny.json").write_text(json.dumps(table | {"voices": ["tenor"]}), encoding="utf-8")
+
+    with pytest.raises(ValueError, match=r"tenor.*tiny\.safetensors"):
         weights.load("tiny", torch.device("cpu"), torch.float32, tmp_path)
 
 

@@ -15,7 +15,9 @@ from harness.duplex.reference.words import Table
 
 DATA = Path(__file__).parents[3] / "fixtures" / "data" / "duplex"
 """What ships with a checkout: recordings, words and the trained weights of size tiny."""
-TRAINED = "tiny"
+TABLE = "tiny.json"
+TRAINED = "tiny.safetensors"
+TRAINED_SIZE = "tiny"
 RANDOM_SEED = 0
 """Of the weights of every other size."""
 
@@ -34,15 +36,15 @@ class Weights:
         return tuple(self.model.voices)
 
 
-_SHARED: WeakValueDictionary[tuple[str, torch.device, torch.dtype], Weights] = WeakValueDictionary()
+_SHARED: WeakValueDictionary[tuple[str, Path, torch.device, torch.dtype], Weights] = WeakValueDictionary()
 
 
 def load(size: str, device: torch.device, dtype: torch.dtype, data: Path = DATA) -> Weights:
-    """Unavailable where the files do not lie in `data`, ValueError or RuntimeError where they hold something else."""
-    missing = [path for path in (data / "tiny.json",) if not path.is_file()]
-    if missing:
-        raise Unavailable(f"{missing[0]} is missing: run from a checkout, or train the weights with fixtures/duplex_training.py")
-    key = (f"{size} of {data}", device, dtype)
+    """Unavailable where a file does not lie in `data`, ValueError or RuntimeError where it holds something else."""
+    for path in (data / TABLE, data / TRAINED) if size == TRAINED_SIZE else (data / TABLE,):
+        if not path.is_file():
+            raise Unavailable(f"{path} is missing: run from a whole checkout, or make it with fixtures/duplex_training.py")
+    key = (size, data, device, dtype)
     weights = _SHARED.get(key)
     if weights is None:
         weights = _SHARED[key] = _read(size, device, dtype, data)
@@ -50,11 +52,11 @@ def load(size: str, device: torch.device, dtype: torch.dtype, data: Path = DATA)
 
 
 def _read(size: str, device: torch.device, dtype: torch.dtype, data: Path) -> Weights:
-    table = Table.read(data / "tiny.json")
-    if size != TRAINED or not (data / "tiny.safetensors").is_file():
+    table = Table.read(data / TABLE)
+    if size != TRAINED_SIZE:
         return Weights(DuplexModel.random(CONFIGS[size], RANDOM_SEED, device, dtype), table, trained=False)
-    model = DuplexModel.load(data / "tiny.safetensors", CONFIGS[size], device, dtype)
-    if sorted(model.voices) != sorted(table.voices):
-        raise ValueError(f"{data}: tiny.json names the voices {list(table.voices)}, tiny.safetensors holds {list(model.voices)}")
+    model = DuplexModel.load(data / TRAINED, CONFIGS[size], device, dtype)
+    if set(model.voices) != set(table.voices):
+        raise ValueError(f"{data}: {TABLE} names the voices {list(table.voices)}, {TRAINED} holds {list(model.voices)}")
     model.voices = {name: model.voices[name] for name in table.voices}
     return Weights(model, table, trained=True)
