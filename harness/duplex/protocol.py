@@ -103,7 +103,7 @@ class DuplexLab(Lab, Protocol):
         """The decisions of the slot's session, i64[ticks, streams], a row a tick since its prefill began, computed anew.
 
         One pass over all that the session was given and said, without caches, rings or carried context; where a token was given rather than
-        decided it stands as given. The window is that of the configuration.
+        decided it stands as given, and so does one that scores as well as the best, up to the rounding of sums in another order. The window is that of the configuration.
         """
         ...
 
