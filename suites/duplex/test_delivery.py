@@ -7,9 +7,9 @@ from fixtures.duplex_owed import check_phases
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.duplex.driver import Driver, Played
+from harness.duplex.driver import Driver, Played, copied
 from harness.duplex.protocol import Phase
-from harness.duplex.script import Recycle, Script
+from harness.duplex.script import DEFAULT, Recycle, Script
 from harness.duplex.sounds import Noise
 from harness.duplex.wires import OverwritingEngine
 from harness.duplex.workload import Workload
@@ -71,20 +71,19 @@ def test_counted(stage: Stage, workload: Workload) -> None:
 @claim("duplex.delivery.kept", source="protocol: a frame is the client's; engines step in static buffers")
 def test_kept(stage: Stage, judge: Judge) -> None:
     """A frame that was handed out is not changed by later ticks, nor by a recycle of its slot."""
-    driver, copies = Driver(stage.engine, stage.script(at=0)), []
-    stage.engine.open()
-    for tick in range(stage.engine.delay + 4):
-        if tick == stage.engine.delay + 2:
-            driver.do(Recycle(0))
-        driver.step()
-        frames = driver.played.frames[-1]
-        copies.append([[None if t is None else t.clone() for t in (frame.audio, frame.tokens)] for frame in frames])
+    engine, given = stage.engine, []
+    engine.open()
+    for tick in range(engine.delay + 4):
+        if tick == engine.delay + 2:
+            engine.recycle(0, DEFAULT)
+        pcm = [stage.tone(slot).frame(tick, engine.sample_rate, engine.frame_size) for slot in stage.slots]
+        frames = engine.step(torch.stack(pcm))
+        given.append((frames, list(map(copied, frames))))
 
-    for tick, (frames, then) in enumerate(zip(driver.played.frames, copies, strict=True)):
-        for slot, (frame, copied) in enumerate(zip(frames, then, strict=True)):
-            for name, now, before in zip(("audio", "tokens"), (frame.audio, frame.tokens), copied, strict=True):
-                if before is not None:
-                    judge.same_bits(now, before, f"{name}[tick {tick}, slot {slot}], later", source="the same frame when it was given")
+    for tick, (later, then) in enumerate(given):
+        for slot in stage.slots:
+            stage.same_frame(later[slot], then[slot], f"[tick {tick}, slot {slot}], later", source="the frame when it was given")
+    judge.taken(sum(frame.audio is not None for frames, _ in given for frame in frames), "frames with audio")
 
 
 @claim("duplex.delivery.input_untouched", source="protocol: the engine does not keep or change pcm")

@@ -23,7 +23,7 @@ QUICK = ("release", "cancel", "finish", "recycle")
 """Ways to end before the caller was heard."""
 SLOW = ("fail", "finish", "cancel", "release")
 """Ways to end once it was."""
-SLOW_WAVE = 5
+SLOW_WAVE = 10
 """One wave of sessions in so many is heard before it ends."""
 
 

@@ -48,7 +48,7 @@ def streams_kept(original: Any, outlet: Any, slot: int) -> None:
 
 
 @wrong_input("duplex/fails-without-a-reason", "outlet:Outlet.last_word", "duplex.slots.failure", "duplex.slots.failure_inside")
-def fails_without_a_reason(original: Any, outlet: Any, *given: Any) -> Frame:
+def fails_without_a_reason(original: Any, *given: Any) -> Frame:
     """A session that failed does not say why."""
-    frame = original(outlet, *given)
+    frame = original(*given)
     return replace(frame, error=None if frame.error is None else "")
