@@ -105,8 +105,9 @@ class DuplexLab(Lab, Protocol):
     def one_pass(self, slot: int) -> torch.Tensor:
         """The decisions of the slot's session, i64[ticks, streams], a row a tick since its prefill began, computed anew.
 
-        One pass over all that the session was given and said, without caches, rings or carried context; where a token was given rather than
-        decided it stands as given. The window is that of the configuration.
+        One pass over all that the session was given and said, without caches, rings or carried context, with the window of the
+        configuration. A token that was given rather than decided stands as given, and so does one that scores as well as the best, up to
+        the rounding of sums in another order.
         """
         ...
 

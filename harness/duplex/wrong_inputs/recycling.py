@@ -63,11 +63,20 @@ def full_rings_emptied(original: Any, engine: Any, slot: int, session: Session, 
             wipe(engine, number)
 
 
-@wrong_input("duplex/decoder-not-renewed", "model:State.reset", "duplex.replay.opening", "duplex.replay.exact")
+@wrong_input("duplex/decoder-not-renewed", "model:State.reset", "duplex.replay.exact")
 def decoder_not_renewed(original: Any, state: Any, rows: torch.Tensor) -> None:
     """A recycled slot speaks with the decoder's context of its former occupant."""
     for part in (state.encoder, state.language) if not rows.all() else (state.encoder, state.language, state.decoder):
         part.reset(rows)
+
+
+@wrong_input("duplex/opens-with-a-click", "model:State.reset", "duplex.replay.opening")
+def opens_with_a_click(original: Any, state: Any, rows: torch.Tensor) -> None:
+    """The decoder of a recycled slot begins with full carries, that of a fresh one with empty ones."""
+    original(state, rows)
+    for row in [] if rows.all() else rows.nonzero().flatten().tolist():
+        for carry in state.decoder.tiles[row // state.decoder.size].carries:
+            carry[row % state.decoder.size] = 1.0
 
 
 @wrong_input("duplex/encoder-not-renewed", "model:State.reset", "duplex.replay.predecessor")
