@@ -49,7 +49,7 @@ def shared_ring_offset(original: Any, ring: Any, active: torch.Tensor) -> Any:
 @catalogued(
     "idle-row-advances",
     "ring:RingKV.advance",
-    claims=["duplex.pause.talking", "duplex.pause.after_wrap", "duplex.pause.prefill"],
+    claims=["duplex.pause.talking", "duplex.pause.after_wrap"],
     source="vllm-omni#7670 (active mask)",
 )
 def idle_row_advances(original: Any, ring: Any, active: torch.Tensor) -> None:

@@ -15,7 +15,7 @@ from harness.duplex.reference.tick import Field
 @catalogued(
     "row0-broadcast",
     "tick:Tick.codes",
-    claims=["duplex.neighbours.audio", "duplex.isolation.recycle", "duplex.history.caller"],
+    claims=["duplex.neighbours.audio", "duplex.history.caller"],
     source="vllm-omni#4415 (#4316, #4355)",
 )
 def row0_broadcast(original: Any, tick: Any, frame: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ def warmup_frames_emitted(original: Any, mark: Any) -> bool:
 @catalogued(
     "slot-leak",
     "slots:Slots.give_back",
-    claims=["duplex.slots.come_back", "duplex.finish.in_prefill"],
+    claims=["duplex.slots.come_back"],
     source="vllm-omni#5235 (review), #4929; delayed-streams-modeling#159",
 )
 def slot_leak(original: Any, slots: Any, slot: int) -> None:

@@ -70,7 +70,7 @@ class ReferenceEngine:
 
     def wipe(self) -> None:
         """Nothing is left of what the rows held: sessions of before, and the warm-up."""
-        self.tick.reset(torch.ones(self._rows, dtype=torch.bool))
+        self.tick.clear()
 
     def admit(self, session: Session) -> int:
         self.must_be_open()

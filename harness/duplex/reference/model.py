@@ -44,6 +44,11 @@ class State:
         for part in (self.encoder, self.decoder, self.language):
             part.reset(rows)
 
+    def clear(self) -> None:
+        """Make all rows new at once."""
+        for part in (self.encoder, self.decoder, self.language):
+            part.clear()
+
     def permute(self, source: torch.Tensor) -> None:
         """Row i becomes what row source[i] was: i64[R], a permutation."""
         for part in (self.encoder, self.decoder, self.language):

@@ -129,6 +129,11 @@ class Tick:
         self.state.reset(rows)
         self.staging.reset(rows)
 
+    def clear(self) -> None:
+        """Nothing is left in any row: whole buffers at once, as a boot does it."""
+        self.state.clear()
+        self.staging.reset(torch.ones(self.rows, dtype=torch.bool))
+
     def restore(self, row: int, voice: int, base: int) -> None:
         """The voice's embeddings are over: its delay ring takes the place of what they left in the row's."""
         self.staging.restore(row, base, self.voices[voice].ring)

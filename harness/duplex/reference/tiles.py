@@ -51,6 +51,12 @@ class Tiles(Generic[State]):
         for row in rows.nonzero().flatten().tolist():
             self.tiles[row // self.size].reset(row % self.size)
 
+    def clear(self) -> None:
+        """Make all rows new at once."""
+        for tile in self.tiles:
+            for part in tile.parts():
+                part.zero_()
+
     def permute(self, source: torch.Tensor) -> None:
         """Row i becomes what row source[i] was: i64[R], a permutation."""
         for pieces in zip(*(tile.parts() for tile in self.tiles), strict=True):
