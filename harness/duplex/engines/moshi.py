@@ -105,7 +105,9 @@ class MoshiDuplex:
         return {"slots": self._slots.occupied}
 
     def close(self) -> None:
-        self._stop()
+        if not self._closed:
+            self._stop()
+            del self._weights
         self._closed = True
         self._slots = Slots(self.slots)
 
@@ -154,6 +156,7 @@ class MoshiDuplex:
         if self._streaming is not None:
             self._streaming.close()
             self._streaming = None
+            del self._generator
 
 
 def _refuse(session: Session) -> None:
