@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 NAME ?=
 ENGINE ?= $(shell printf '%s' '$(NAME)' | sed 's/-[0-9.]*$$//')
+# Engines of an environment that are not called after it.
+ALSO_vllm-omni := duplex/personaplex
 EMBEDDED ?= */reference connector/memory connector/shm connector/tcp
 # Of tests/. Starting workers that each import torch takes longer than the tests do.
 WORKERS ?= 0
@@ -43,7 +45,7 @@ engine: check-python ## NAME=vllm-omni: builds ci/engines/NAME.txt in a cached e
 	@test -n '$(NAME)' || { echo 'make engine: say which one, for instance NAME=vllm-omni; ci/engines holds one file for each' >&2; exit 2; }
 	@out=$$($(PYTHON) ci/engine_env.py '$(NAME)') || exit 1; \
 	python=$$(printf '%s\n' "$$out" | tail -n 1); \
-	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)*' $(call record,engine-$(NAME)) $(ARGS)
+	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)*' $(addprefix --engine ,$(ALSO_$(ENGINE))) $(call record,engine-$(NAME)) $(ARGS)
 
 lint: $(STAMP) ## ruff, and whether the code is formatted
 	$(VENV_PYTHON) -m ruff check $(ARGS)

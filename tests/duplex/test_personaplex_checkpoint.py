@@ -192,7 +192,9 @@ def test_a_size_is_built_once_a_machine(home):
     assert checkpoint.cached("tiny") == first
     assert builds == [(SIZES["tiny"], checkpoint.SEED)]
     assert checkpoint.cached("tiny", seed=7) != first
-    assert sorted(path.name for path in (root / "assay" / "personaplex").iterdir()) == ["v1-tiny-seed20", "v1-tiny-seed7"]
+    assert sorted(path.name for path in (root / "assay" / "personaplex").iterdir()) == [
+        f"v{checkpoint.VERSION}-tiny-seed{seed}" for seed in (20, 7)
+    ]
 
 
 def test_an_interrupted_build_leaves_nothing_that_is_taken_for_one(home, monkeypatch):
@@ -220,7 +222,7 @@ def test_who_comes_second_takes_what_the_first_built(home, monkeypatch):
     complete = checkpoint.build
 
     def overtaken(directory, size, seed):
-        complete(root / "assay" / "personaplex" / "v1-tiny-seed20", size, seed)
+        complete(root / "assay" / "personaplex" / f"v{checkpoint.VERSION}-tiny-seed20", size, seed)
         complete(directory, size, seed)
 
     monkeypatch.setattr(checkpoint, "build", overtaken)

@@ -4,9 +4,12 @@ import os
 import re
 import shutil
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+
+from harness.core.registry import builtin_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
@@ -102,14 +105,32 @@ def test_test_runs_tests_then_embedded_engines_then_proof(checkout):
 
 
 @pytest.mark.parametrize(
-    ("name", "picked"), [("vllm-omni", "vllm-omni"), ("vllm-omni-0.30", "vllm-omni"), ("moshi-0.2.13", "moshi"), ("sglang2", "sglang2")]
+    ("name", "picked"),
+    [
+        ("vllm-omni", "*/vllm-omni* --engine duplex/personaplex"),
+        ("vllm-omni-0.30", "*/vllm-omni* --engine duplex/personaplex"),
+        ("moshi-0.2.13", "*/moshi*"),
+        ("sglang2", "*/sglang2*"),
+    ],
 )
 def test_engine_is_what_begins_like_the_environment_without_its_version(checkout, name, picked):
     assert make(checkout, "engine", f"NAME={name}").returncode == 0
 
     assert done(checkout) == [
-        f"-m pytest suites -m cpu --engine */{picked}* --junitxml=results/engine-{name}.xml --report-log=results/engine-{name}.jsonl"
+        f"-m pytest suites -m cpu --engine {picked} --junitxml=results/engine-{name}.xml --report-log=results/engine-{name}.jsonl"
     ]
+
+
+def test_every_engine_that_has_an_environment_is_picked_by_its_name(checkout):
+    """Also one that is called otherwise."""
+    housed = [spec for spec in builtin_specs() if spec.environment]
+    assert housed
+    for spec in housed:
+        make(checkout, "engine", f"NAME={spec.environment}")
+        words = done(checkout)[-1].split()
+        patterns = [words[at + 1] for at, word in enumerate(words) if word == "--engine"]
+
+        assert any(fnmatchcase(spec.name, pattern) for pattern in patterns), (spec.name, patterns)
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,11 @@ class PersonaPlex:
         self._occupants: list[Occupant] = []
 
     def open(self) -> None:
+        """The codec's caches are made anew, as the load makes them: `open_batch` alone leaves a caller's NaN in them."""
+        engine = self._engine()
         with self._arithmetic():
-            self._engine().open_batch()
+            engine._codec.streaming_init(self.slots)
+            engine.open_batch()
         self._occupants = [Occupant() for _ in range(self.slots)]
 
     def recycle(self, slot: int, session: Session) -> None:

@@ -17,7 +17,7 @@ from harness.duplex.engines.personaplex_pieces import write_tokenizer
 from harness.duplex.engines.personaplex_sizes import AUDIO_CARD, RING, ROWS, SIZES, Size
 from harness.duplex.engines.personaplex_weights import language_model
 
-VERSION = 1
+VERSION = 2
 """Of what this builder makes: raised with every change of it, so that no older directory is taken for a new one."""
 SEED = 20
 """Of the weights. Not the run's: a run under another seed is still a run of the same model."""
