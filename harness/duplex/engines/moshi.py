@@ -16,6 +16,7 @@ from harness.core.spec import EngineConfig
 from harness.duplex.engines import moshi_weights
 from harness.duplex.engines.moshi_options import MoshiOptions
 from harness.duplex.engines.slots import Slots
+from harness.duplex.floor import weight_bytes
 from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 
 
@@ -51,6 +52,7 @@ class MoshiDuplex:
         self.streams = 1 + weights.lm.dep_q
         self.delay = max(weights.lm.delays)
         self.window = weights.lm.context
+        self.weight_bytes: int | None = weight_bytes(weights.mimi, weights.lm)
 
     def open(self) -> None:
         """The engine's caches are made anew, rather than reset."""

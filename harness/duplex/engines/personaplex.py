@@ -19,6 +19,7 @@ from harness.duplex.engines import personaplex_load
 from harness.duplex.engines.arithmetic import BACKENDS, attention, one_thread
 from harness.duplex.engines.personaplex_checkpoint import cached
 from harness.duplex.engines.personaplex_sizes import ROWS, SIZES
+from harness.duplex.floor import weight_bytes
 from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 
 RUNTIME = "experimental/fullduplex/personaplex/runtime.py"
@@ -90,6 +91,8 @@ class PersonaPlex:
         self.sample_rate, self.frame_size = native.sample_rate, native.frame_size
         # Of a ring of `context` cells the engine hides the oldest, a convention that it has from Moshi.
         self.window: int | None = native._temporal.context - 1
+        parts = (native._codec, native._temporal, native._dep)
+        self.weight_bytes: int | None = weight_bytes(*(part for part in parts if isinstance(part, torch.nn.Module)))
         self.personas: Sequence[str] = (native.config.persona, *PERSONAS)
         self._occupants: list[Occupant] = []
 
