@@ -130,7 +130,8 @@ class DuplexEngine(Protocol):
     """LIVE frames come this many ticks after the input that they are counted with."""
     window: int | None
     """Ticks of its own past that a slot attends to; None where the engine does not say."""
-    parity: Parity
+    parity: Parity | None
+    """None where these weights promise nothing: random ones, whose decisions fall between scores as near as rounding."""
     voices: Sequence[str]
     """What `Session.voice` may name, the default first; empty without capability VOICE."""
     personas: Sequence[str]

@@ -49,7 +49,7 @@ class Workload:
     pause_ticks: int = 5
     wrap_at_most: int = 128
     sessions: int = 200
-    schedules: int = 10
+    schedules: int = 5
     schedules_elsewhere: int = 3
     schedule_ticks: int = 40
     soak_schedules: int = 300

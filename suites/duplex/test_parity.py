@@ -20,10 +20,10 @@ BATCHES = (1, 2, 4, 9)
 
 @claim("duplex.parity.batch", source="FAULTS a-batch-size-numerics: sglang-omni#749, 41 of 300 codes; batch_invariant_ops#6")
 @requires(Duplex.BATCH_PARITY)
-def test_batch(build_stage: Callable[..., Stage], judge: Judge, workload: Workload) -> None:
+def test_batch(build_stage: Callable[..., Stage], parity_of: Callable[[Stage], Parity], judge: Judge, workload: Workload) -> None:
     """A session gives the same at every batch size: the same bits, or the text of float32, as the engine states."""
     first = build_stage(batch=str(BATCHES[0]))
-    parity = first.engine.parity
+    parity = parity_of(first)
     script = first.script(after=workload.live_ticks)
     expected, source = first.play(script), f"batch {BATCHES[0]}"
     first.engine.close()

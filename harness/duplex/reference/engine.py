@@ -41,7 +41,7 @@ class ReferenceEngine:
         self.slots, self._weights = slots, weights
         self.weight_bytes = weight_bytes(weights.model)
         self.window: int | None = config.temporal.context
-        self.parity = Parity.BITS if weights.model.silence.device.type == "cpu" else Parity.TEXT
+        self.parity = self._parity(weights)
         self.voices: Sequence[str] = weights.voices
         self.personas: Sequence[str] = table.personas
         self.dialogues = [Dialogue(DATA / d.question, d.persona, d.answer) for d in table.dialogues] if weights.trained else []
@@ -140,6 +140,13 @@ class ReferenceEngine:
         if not isinstance(slot, int) or isinstance(slot, bool) or not 0 <= slot < self.slots:
             raise ValueError(f"slot {slot!r}: this engine has slots 0 to {self.slots - 1}")
         return slot
+
+    @staticmethod
+    def _parity(weights: Weights) -> Parity | None:
+        """On a CPU rows are computed in tiles of one size; a card's kernels go by the batch size, and only trained weights have margins."""
+        if weights.model.silence.device.type == "cpu":
+            return Parity.BITS
+        return Parity.TEXT if weights.trained else None
 
     def _clear(self) -> None:
         self.occupancy = Slots(self.slots, self._rows)
