@@ -3,12 +3,13 @@
 import pytest
 
 from harness.core.constants import workloads
+from harness.duplex.workload import Workload as DuplexWorkload
 from harness.transfer.workload import Workload
 
 
 def test_nothing_set_is_the_defaults():
     """Every kind has its workload."""
-    assert workloads([]) == {"transfer": Workload()}
+    assert workloads([]) == {"duplex": DuplexWorkload(), "transfer": Workload()}
 
 
 @pytest.mark.parametrize(
@@ -30,10 +31,10 @@ def test_the_default_says_how_a_value_is_read(setting, name, value):
 
 
 def test_settings_apply_together_and_the_last_wins():
-    """Constants that must fit each other can be set in any order."""
+    """Constants that must fit each other can be set in any order; the other kind keeps its defaults."""
     settings = ["transfer.seq_len=40", "transfer.blocks=10"]
 
-    assert workloads(settings) == workloads(settings[::-1]) == {"transfer": Workload(seq_len=40, blocks=10)}
+    assert workloads(settings) == workloads(settings[::-1]) == {"duplex": DuplexWorkload(), "transfer": Workload(seq_len=40, blocks=10)}
     assert workloads(["transfer.port=1", "transfer.port=2"])["transfer"].port == 2
 
 
