@@ -19,8 +19,13 @@ def blocks(language: str) -> list[str]:
 
 def run_suites(*args: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """pytest in a process of its own, from the root of the checkout."""
+    return run_module("pytest", "-p", "no:cacheprovider", *args, path=path)
+
+
+def run_module(*words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`python -m` with these words, from the root of the checkout."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(p) for p in (path, ROOT) if p])}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
+    command = [sys.executable, "-m", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -60,10 +65,21 @@ def test_failure_is_real() -> None:
     assert text in run.stdout
 
 
-def test_options_exist() -> None:
-    """Each option that the README names is one that pytest takes."""
-    named = set(re.findall(r"`(--[a-z-]+)", README))
-    taken = run_suites("--help").stdout
-
+def unknown_options(text: str) -> set[str]:
+    """Options that the text names and neither pytest nor a command of `assay` takes."""
+    named = set(re.findall(r"[`\[](--[a-z-]+)", text))
+    commands = (["engines"], ["doctor"], ["bench", "duplex"])
+    helps = [run_suites("--help"), *(run_module("harness", *command, "--help") for command in commands)]
+    taken = {option for shown in helps for option in re.findall(r"--[a-z-]+", shown.stdout)}
     assert len(named) > 8
-    assert {option for option in named if option not in taken} == set()
+    return named - taken
+
+
+def test_options_exist() -> None:
+    """Each option that the README names is there."""
+    assert unknown_options(README) == set()
+
+
+def test_an_option_that_does_not_exist_is_seen() -> None:
+    """Nor is the beginning of one an option."""
+    assert unknown_options(f"{README} `--engin`") == {"--engin"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.duplex.reference import ring
+from harness.duplex.reference import layers, ring
 from harness.duplex.reference.config import TransformerConfig
 from harness.duplex.reference.layers import Transformer, rope_angles, rotate
 from harness.duplex.reference.model import initialize
@@ -95,17 +95,24 @@ def test_a_smaller_window_is_another_network():
     assert not torch.allclose(transformer(narrow).sequence(x)[:, -1], transformer().sequence(x)[:, -1], atol=1e-3)
 
 
-def test_positions_are_relative():
-    """A row that has come to position 10,000 goes on as one at the start does, to what a float32 angle can say."""
-    network, x = transformer(), inputs(CONFIG.context)
-    late = 10_000 * CONFIG.context
-    rings = RingKV(CONFIG, ROWS, "cpu", torch.float64)
-    rings.positions += late
-    everyone = torch.ones(ROWS, dtype=torch.bool)
-    with patched(ring, "visible", lambda positions, cells: cells <= positions[:, None] - late):
-        outputs = torch.stack([network.step(tick, rings, everyone) for tick in x.unbind(1)], 1)
+LATE = 10_000 * CONFIG.context
+
+
+def check_relative():
+    network, x = transformer(), inputs()
     # An angle is off by half a unit of its last place, and so is the difference of two.
-    torch.testing.assert_close(outputs, network.sequence(x), rtol=0, atol=TICKS * late * 2**-24)
+    torch.testing.assert_close(stepped(network, x, LATE), network.sequence(x), rtol=0, atol=TICKS * LATE * 2**-24)
+
+
+def test_positions_are_relative():
+    """A row that has come to position 50,000 goes on as one at the start does, to what a float32 angle can say."""
+    check_relative()
+
+
+def test_positions_that_wrap_are_seen():
+    """Where they do, what is a tick old is not."""
+    with patched(layers, "rope_angles", lambda positions, *rest: rope_angles(positions % 7, *rest)), pytest.raises(AssertionError):
+        check_relative()
 
 
 def test_rotation_keeps_lengths_and_turns_pairs():

@@ -75,13 +75,13 @@ def test_an_inactive_row_writes_to_the_trash_and_stays():
     rings.write(0, visit.cells, torch.ones(ROWS, 1, 4), torch.ones(ROWS, 1, 4))
     rings.advance(torch.tensor([False, True, False]))
 
-    assert rings.positions.tolist() == [0, 1, 0]
+    assert rings.positions.tolist() == rings.written.tolist() == [0, 1, 0]
     assert rings.keys[0].flatten(1).any(1).nonzero().flatten().tolist() == [CONFIG.context, ROWS * CONFIG.context]
 
 
 def test_poison_is_finite_where_it_is_multiplied_by_a_weight_of_0():
     rings = RingKV(CONFIG, ROWS, "cpu", torch.float32)
-    rings.positions[:] = torch.tensor([2, 9, 4])
+    rings.positions[:] = rings.written[:] = torch.tensor([2, 9, 4])
     rings.poison([False, False, True])
     values = rings.values[1][:-1].view(ROWS, CONFIG.context, 4)
 
@@ -89,4 +89,4 @@ def test_poison_is_finite_where_it_is_multiplied_by_a_weight_of_0():
     assert not values[1].any()
     assert values[2].isnan().all()
     assert rings.values[1][-1].isnan().all()
-    assert rings.positions.tolist() == [2, 9, 4]
+    assert rings.positions.tolist() == rings.written.tolist() == [2, 9, 4]
