@@ -111,6 +111,14 @@ class DuplexLab(Lab, Protocol):
         """
         ...
 
+    def sound(self, slot: int) -> tuple[torch.Tensor, float]:
+        """The audio of the session's LIVE frames, f64[frames, frame_size], decoded anew in one pass over their tokens.
+
+        And by how much a sample may differ from it: as far as such a pass in the engine's own arithmetic does from one in wider arithmetic,
+        twice, and in any case a step of 16-bit audio.
+        """
+        ...
+
     def transcript(self, slot: int) -> torch.Tensor:
         """The same as the slot's session decided it, tick by tick."""
         ...

@@ -33,6 +33,23 @@ def test_one_pass_wrapped(stage: Stage, wrapped: int) -> None:
     check_one_pass(stage, stage.play(stage.script(at=wrapped)))
 
 
+@claim("duplex.history.sound", source="FAULTS a-conv-carry-dropped: 0xShug0/audio.cpp#622: clicks where a stream is decoded in pieces")
+@requires(Duplex.LAB)
+def test_sound(stage: Stage, workload: Workload) -> None:
+    """What a slot is heard to say is what one pass over all its frames decodes to, fresh from open or recycled."""
+    script = stage.script().at(workload.act_at, Recycle(workload.recycled))
+    run = stage.play(script)
+    stage.judge.stimulus = f"slot {workload.recycled} recycled at tick {workload.act_at}"
+    for slot in sorted({workload.recycled, stage.slots[-1]}):
+        sound, unsure = stage.engine.lab.sound(slot)
+        heard = torch.stack([frame.audio for frame in run.live(slot, epoch=run.frames[-1][slot].epoch)]).double()
+        stage.judge.equal(heard.shape, sound.shape, f"frames and samples of slot {slot}", source="its tokens")
+        apart = (heard - sound).abs().amax(1)
+        worst = int(apart.argmax())
+        got = f"frame {worst} of slot {slot} differs from one pass by {float(apart[worst]):.2e}"
+        stage.judge.demand(bool(apart[worst] <= unsure), got=got, expected=f"at most {unsure:.2e}, which is rounding")
+
+
 @claim("duplex.history.caller", source="the twin of isolation: what the caller says reaches the slot's own output")
 def test_caller(stage: Stage, workload: Workload) -> None:
     """What a caller says is heard: another sound gives another output in the caller's own slot."""

@@ -39,7 +39,7 @@ def test_a_cursor_goes_on_from_the_engines_tick(slots):
     cursors = []
     for _ in range(RING + 1):
         cursors.append(occupant.cursor)
-        occupant.took_part(torch.zeros(1), None, live=False)
+        occupant.took_part(live=False)
 
     assert cursors == [(7 + tick) % RING for tick in range(RING + 1)]
 
@@ -49,7 +49,7 @@ def test_prefill_is_over_after_its_steps(slots):
     phases = []
     for _ in range(4):
         phases.append(occupant.in_prefill)
-        occupant.took_part(torch.zeros(1), None, live=False)
+        occupant.took_part(live=False)
 
     assert phases == [True, True, True, False]
 

@@ -233,7 +233,9 @@ class ReferenceEngine:
         mark = Mark(occupant.epoch, live, occupant.heard)
         self._marks.put(slot, occupant.cursor, mark)
         self._outlet.staged(slot, mark)
-        occupant.took_part(tokens[0], turn.heard, live)
+        occupant.took_part(live)
+        if self.lab.records:
+            occupant.record(tokens[0], turn.heard)
         if turn.delivers:
             return self._outlet.give(slot, occupant, turn.mark, tokens[1], audio)
         return Frame(Phase.PREFILL if turn.in_prefill else Phase.WARMUP, epoch=occupant.epoch)

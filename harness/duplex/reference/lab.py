@@ -9,7 +9,7 @@ import torch
 
 from harness.core.clock import TICK, Clock, VirtualClock
 from harness.duplex.reference.inlet import SessionError
-from harness.duplex.reference.once import decide_anew
+from harness.duplex.reference.once import decide_anew, decode_anew
 from harness.duplex.reference.runner import one_thread
 from harness.duplex.reference.slots import Occupant
 
@@ -29,6 +29,8 @@ class ReferenceLab:
     def __init__(self, engine: ReferenceEngine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self._failures: Counter[int] = Counter()
+        self.records = isinstance(clock, VirtualClock)
+        """Whether sessions keep all that they were given and said: under test, where they are short; it grows with every tick."""
 
     def compact(self) -> None:
         self._engine.must_be_open()
@@ -47,6 +49,10 @@ class ReferenceLab:
     def one_pass(self, slot: int) -> torch.Tensor:
         with one_thread():
             return decide_anew(self._engine.tick, self._occupant(slot))
+
+    def sound(self, slot: int) -> tuple[torch.Tensor, float]:
+        with one_thread():
+            return decode_anew(self._engine.tick, self._occupant(slot))
 
     def transcript(self, slot: int) -> torch.Tensor:
         return torch.stack(self._occupant(slot).columns)

@@ -13,13 +13,15 @@ import numpy as np
 import torch
 
 from harness.duplex.reference.codec import Codec
-from harness.duplex.reference.config import DELAYS, ROWS, USER, USER_ROWS
+from harness.duplex.reference.config import AGENT, DELAYS, FRAME_SIZE, MAX_DELAY, ROWS, USER, USER_ROWS
 from harness.duplex.reference.draws import Draws
 from harness.duplex.reference.model import DuplexModel
 from harness.duplex.reference.prompt import Prompt
 from harness.duplex.reference.slots import Occupant
 from harness.duplex.reference.tick import Tick
 
+STEP = 2.0**-15
+"""Of 16-bit audio, of which 1 is full scale."""
 WIDER = {torch.bfloat16: torch.float32, torch.float32: torch.float64, torch.float64: torch.float64}
 
 
@@ -41,6 +43,20 @@ def decide_anew(tick: Tick, occupant: Occupant) -> torch.Tensor:
     rows = slice(1, 1 + audio.shape[1])
     decided[:, rows] = standing(audio + audio_noise, wide_audio + audio_noise, columns[:, rows])
     return torch.where(is_given, given, decided).cpu()
+
+
+@torch.no_grad()
+def decode_anew(tick: Tick, occupant: Occupant) -> tuple[torch.Tensor, float]:
+    """What the frames of the conversation sound like, as `DuplexLab.sound` says."""
+    columns = torch.stack(occupant.columns).to(tick.model.silence.device)
+    frames = range(len(occupant.prompt), len(columns) - MAX_DELAY)
+    rows = range(ROWS)[AGENT]
+    codes = torch.stack([columns[[frame + DELAYS[row] for frame in frames], row] for row in rows], 1)[None]
+    codec = tick.model.codec
+    wide = copy.deepcopy(codec).to(WIDER[tick.model.language.embedding.dtype])
+    narrow_sound, sound = (each.decode_sequence(codes)[0].double() for each in (codec, wide))
+    unsure = 2 * float((narrow_sound - sound).abs().max())
+    return sound.view(-1, FRAME_SIZE).cpu(), max(unsure, STEP)
 
 
 def standing(scores: torch.Tensor, wide: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -40,10 +40,13 @@ class Occupant:
         """Whether its next tick is one of the system prompt."""
         return self.position < len(self.prompt)
 
-    def took_part(self, column: torch.Tensor, heard: np.ndarray | None, live: bool) -> None:
-        """A tick is over: the column that it made, the audio that it heard (None in prefill), and whether that was the caller's."""
+    def took_part(self, live: bool) -> None:
+        """A tick is over; whether it had the caller's audio."""
         self.position += 1
         self.heard += live
+
+    def record(self, column: torch.Tensor, heard: np.ndarray | None) -> None:
+        """Keep the column that a tick made, and the audio that it heard: None in prefill."""
         self.columns.append(column)
         if heard is not None:
             self.audio.append(heard)

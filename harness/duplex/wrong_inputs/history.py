@@ -73,3 +73,11 @@ def voice_ignored(original: Any, prompter: Any, session: Session) -> str:
 def persona_ignored(original: Any, prompter: Any, session: Session) -> str:
     """Every session is the default persona."""
     return prompter.personas[0]
+
+
+@wrong_input("duplex/decoder-forgets", "codec:Codec._decode", "duplex.history.sound")
+def decoder_forgets(original: Any, codec: Any, tile: Any, codes: Any, active: Any) -> torch.Tensor:
+    """Every frame is spoken as if nothing had been said before it."""
+    for carry in tile.carries:
+        carry.zero_()
+    return original(codec, tile, codes, active)
