@@ -1,6 +1,7 @@
 """`assay bench duplex`: its figures on a clock of the test's own, what it refuses to time, and what it leaves behind."""
 
 import dataclasses
+import gc
 import json
 from pathlib import Path
 from typing import ClassVar
@@ -92,6 +93,14 @@ def raises(*_):
 
 def measured(adapter=Toy, batch=4, clock=None, **options):
     return bench.measure(Selection(spec_of(adapter, "toy"), options), batch, CPU, clock or VirtualClock(), lambda _: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen():
+    """Between two engines the bench collects garbage, and need not go through all of torch for it."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

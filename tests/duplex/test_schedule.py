@@ -99,7 +99,7 @@ def test_unreadable(text, said):
         Schedule.parse(text)
 
 
-def drawn(offered, count=60, slots=4, ticks=40):
+def drawn(offered, count=25, slots=4, ticks=40):
     """Schedules as a run draws them."""
     seen = []
     explore(schedules(frozenset(offered), slots=slots, ticks=ticks, prefill=16), seen.append, seed=7, examples=count)

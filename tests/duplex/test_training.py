@@ -148,7 +148,7 @@ def test_a_drawing_that_remembers_more_asks_later(heard):
 def learn_codec(heard, rate):
     """The last losses of a few steps."""
     codec = copy.deepcopy(DuplexModel.random(CONFIGS["tiny"], 0).codec).requires_grad_(True)
-    return list(train_codec(codec, heard, seed=0, steps=6, rows=4, rate=rate))[-2:]
+    return list(train_codec(codec, heard, seed=0, steps=6, rows=2, rate=rate))[-2:]
 
 
 def learn_language(heard, codec, rate):
@@ -158,7 +158,7 @@ def learn_language(heard, codec, rate):
     model.hear_prompts()
     before = copy.deepcopy(model.language.depth.steps)
     model.language.requires_grad_(True)
-    losses = list(train_language(model, heard, seed=0, steps=6, rows=4, pool=12, rate=rate))[-2:]
+    losses = list(train_language(model, heard, seed=0, steps=4, rows=4, pool=6, rate=rate))[-2:]
     moved = [
         any(not torch.equal(ours, theirs) for ours, theirs in zip(new.parameters(), old.parameters(), strict=True))
         for new, old in zip(model.language.depth.steps, before, strict=True)
