@@ -21,13 +21,17 @@ def sound(*ticks):
     return torch.stack([WORK.tone(slot, tick, 24_000, 1920) for slot, tick in enumerate(ticks)])
 
 
+def live(frames, slot):
+    """The LIVE frames of one slot."""
+    return [given[slot] for given in frames if given[slot].phase is Phase.LIVE]
+
+
 def talk(engine, slot, session, ticks, **step):
     """Recycle the slot and let it hear `ticks` of its tone; its LIVE frames of these ticks."""
     engine.recycle(slot, session)
     for _ in range(engine.prefill_ticks(session)):
         engine.step(torch.zeros(engine.slots, engine.frame_size))
-    frames = [engine.step(sound(*[tick] * engine.slots), **step)[slot] for tick in range(ticks)]
-    return [frame for frame in frames if frame.phase is Phase.LIVE]
+    return live([engine.step(sound(*[tick] * engine.slots), **step) for tick in range(ticks)], slot)
 
 
 def same(ours, theirs):

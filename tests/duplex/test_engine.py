@@ -1,29 +1,13 @@
-"""The embedded engine against its protocol: slots in lockstep, who is heard, who is answered, and what is refused."""
-
-import json
+"""The embedded engine against its protocol: slots in lockstep, who is heard, and who is answered."""
 
 import pytest
 import torch
 
 from harness.duplex.protocol import Phase, Session
-from harness.duplex.reference import weights
-from harness.duplex.reference.config import CONFIGS, CPU_TILE, MAX_DELAY
-from tests.duplex.lockstep import build, same, sound, talk
+from harness.duplex.reference.config import MAX_DELAY
+from tests.duplex.lockstep import build, live, same, sound, talk
 
 SILENCE = torch.zeros(4, 1920)
-
-
-@pytest.fixture(scope="module")
-def shared():
-    engine = build()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def batch(shared):
-    shared.open()
-    return shared
 
 
 def phases(batch, slot, ticks, **step):
@@ -31,16 +15,14 @@ def phases(batch, slot, ticks, **step):
     return [batch.step(sound(tick, tick, tick, tick), **step)[slot].phase for tick in range(ticks)]
 
 
-def test_an_open_engine_is_past_its_prefill(batch):
+def test_an_open_engine_is_past_its_prefill(untouched, shared):
     """The first ticks are the engine's delay, then one frame a tick."""
-    frames = [batch.step(sound(tick, tick, tick, tick)) for tick in range(MAX_DELAY + 3)]
-
     for slot in range(4):
-        ours = [given[slot] for given in frames]
+        ours = [given[slot] for given in untouched[: MAX_DELAY + 3]]
         assert [frame.phase for frame in ours] == [Phase.WARMUP] * MAX_DELAY + [Phase.LIVE] * 3
         assert [(frame.epoch, frame.seq) for frame in ours[MAX_DELAY:]] == [(0, 0), (0, 1), (0, 2)]
         assert all(frame.audio is None and frame.tokens is None for frame in ours[:MAX_DELAY])
-        assert all(frame.audio.shape == (1920,) and frame.tokens.shape == (batch.streams,) for frame in ours[MAX_DELAY:])
+        assert all(frame.audio.shape == (1920,) and frame.tokens.shape == (shared.streams,) for frame in ours[MAX_DELAY:])
 
 
 def test_a_recycled_slot_is_prompted_then_heard(batch):
@@ -60,9 +42,7 @@ def test_recycling_in_prefill_begins_anew(batch):
     assert phases(batch, 1, ticks + 1) == [Phase.PREFILL] * ticks + [Phase.WARMUP]
 
 
-def test_a_recycle_is_not_heard_elsewhere(batch):
-    untouched = [batch.step(sound(tick, tick, tick, tick)) for tick in range(8)]
-    batch.open()
+def test_a_recycle_is_not_heard_elsewhere(batch, untouched):
     touched = []
     for tick in range(8):
         if tick == 3:
@@ -70,19 +50,17 @@ def test_a_recycle_is_not_heard_elsewhere(batch):
         touched.append(batch.step(sound(tick, tick, tick, tick)))
 
     for slot in (0, 2, 3):
-        ours, theirs = ([given[slot] for given in run if given[slot].phase is Phase.LIVE] for run in (touched, untouched))
-        assert same(ours, theirs)
+        assert same(live(touched, slot), live(untouched, slot))
     assert [given[1].phase for given in touched[3:]] == [Phase.PREFILL] * 5
 
 
 @pytest.mark.parametrize("late", range(3))
-def test_a_session_is_the_same_whenever_it_joins(batch, late):
+def test_a_session_is_the_same_whenever_it_joins(batch, untouched, late):
     """At every phase of the delay ring, after any predecessor, and as at boot."""
-    first = [batch.step(sound(tick, tick, tick, tick))[1] for tick in range(6)]
-    for tick in range(late):
+    for tick in range(4 + late):
         batch.step(sound(tick, tick, tick, tick))
 
-    assert same(talk(batch, 1, Session(), 6), [frame for frame in first if frame.phase is Phase.LIVE])
+    assert same(talk(batch, 1, Session(), 6), live(untouched[:6], 1))
 
 
 def test_what_the_predecessor_left_would_be_heard(batch, monkeypatch):
@@ -93,35 +71,32 @@ def test_what_the_predecessor_left_would_be_heard(batch, monkeypatch):
     assert not same(talk(batch, 1, Session(), 6), clean)
 
 
-def test_what_the_warm_up_left_would_be_heard(batch, monkeypatch):
+def test_what_the_warm_up_left_would_be_heard(batch, untouched, monkeypatch):
     """The twin of a boot that leaves nothing: the wipe is left out."""
-    first = [batch.step(sound(tick, tick, tick, tick))[1] for tick in range(6)]
     monkeypatch.setattr(batch, "wipe", lambda: None)
     batch.open()
-    second = [batch.step(sound(tick, tick, tick, tick))[1] for tick in range(6)]
+    frames = [batch.step(sound(tick, tick, tick, tick)) for tick in range(6)]
 
-    assert not same(*([frame for frame in run if frame.phase is Phase.LIVE] for run in (first, second)))
+    assert not same(live(frames, 1), live(untouched[:6], 1))
 
 
-def test_a_pause_is_as_if_the_tick_had_not_been(batch):
-    unpaused = [batch.step(sound(tick, tick, tick, tick))[2] for tick in range(6)]
-    batch.open()
+def test_a_pause_is_as_if_the_tick_had_not_been(batch, untouched):
     paused = []
     for tick in range(6):
         if tick in (2, 4):
             assert batch.step(sound(9, 9, 9, 9), live=[True, True, False, True])[2].phase is Phase.PAUSED
-        paused.append(batch.step(sound(tick, tick, tick, tick))[2])
+        paused.append(batch.step(sound(tick, tick, tick, tick)))
 
-    assert same(*([frame for frame in run if frame.phase is Phase.LIVE] for run in (paused, unpaused)))
+    assert same(live(paused, 2), live(untouched[:6], 2))
 
 
 def test_every_frame_of_input_is_answered_once(batch):
     """Then DRAINED once, and the slot is free."""
-    live = phases(batch, 3, 5)
+    before = phases(batch, 3, 5)
     batch.finish(3)
     rest = [batch.step(SILENCE)[3] for _ in range(MAX_DELAY + 2)]
 
-    assert live.count(Phase.LIVE) + sum(frame.phase is Phase.LIVE for frame in rest) == 5
+    assert before.count(Phase.LIVE) + sum(frame.phase is Phase.LIVE for frame in rest) == 5
     assert [frame.phase for frame in rest] == [Phase.LIVE] * MAX_DELAY + [Phase.DRAINED, Phase.FREE]
     assert rest[0].seq == 4
     assert batch.usage()["slots"] == 3
@@ -158,49 +133,8 @@ def test_nobody_is_admitted_to_a_full_batch(batch):
     assert batch.usage()["draws"] == 1
 
 
-@pytest.mark.parametrize(
-    ("slot", "session"),
-    [(4, Session()), (-1, Session()), (True, Session()), (1, Session("moon")), (1, Session(voice="x")), (1, Session(seed=-1))],
-)
-def test_a_refused_recycle_changes_nothing(batch, slot, session):
-    untouched = [batch.step(sound(tick, tick, tick, tick)) for tick in range(5)]
-    batch.open()
-    frames = []
-    for tick in range(5):
-        if tick == 2:
-            with pytest.raises(ValueError, match=r"slot|word|voice|seed"):
-                batch.recycle(slot, session)
-        frames.append(batch.step(sound(tick, tick, tick, tick)))
-
-    for ours, theirs in zip(zip(*frames, strict=True), zip(*untouched, strict=True), strict=True):
-        assert same(ours[MAX_DELAY:], theirs[MAX_DELAY:])
-
-
-@pytest.mark.parametrize(
-    ("pcm", "more"),
-    [
-        (torch.zeros(4, 1919), {}),
-        (torch.zeros(3, 1920), {}),
-        (torch.zeros(4, 1920, dtype=torch.float64), {}),
-        ([[0.0] * 1920] * 4, {}),
-        (SILENCE, {"live": [True] * 3}),
-        (SILENCE, {"live": [1, 1, 1, 1]}),
-        (SILENCE, {"valid_samples": [1920] * 5}),
-        (SILENCE, {"valid_samples": [1920, 1920, 1921, 0]}),
-        (SILENCE, {"valid_samples": [1920, 1920, -1, 0]}),
-    ],
-)
-def test_a_malformed_step_moves_nobody(batch, pcm, more):
-    with pytest.raises(ValueError, match=r"pcm|live|valid_samples"):
-        batch.step(pcm, **more)
-
-    assert phases(batch, 0, MAX_DELAY + 1) == [Phase.WARMUP] * MAX_DELAY + [Phase.LIVE]
-
-
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_samples_that_are_not_finite_end_their_session_alone(batch, bad):
-    clean = [batch.step(sound(tick, tick, tick, tick)) for tick in range(5)]
-    batch.open()
+def test_samples_that_are_not_finite_end_their_session_alone(batch, untouched, bad):
     frames = []
     for tick in range(5):
         pcm = sound(tick, tick, tick, tick)
@@ -211,7 +145,7 @@ def test_samples_that_are_not_finite_end_their_session_alone(batch, bad):
     assert [given[1].phase for given in frames] == [Phase.WARMUP, Phase.LIVE, Phase.FAILED, Phase.FREE, Phase.FREE]
     assert "sample 7" in frames[2][1].error
     for slot in (0, 2, 3):
-        assert same([given[slot] for given in frames[MAX_DELAY:]], [given[slot] for given in clean[MAX_DELAY:]])
+        assert same(live(frames, slot), live(untouched[:5], slot))
 
 
 def test_what_nobody_hears_may_be_anything(batch):
@@ -291,66 +225,10 @@ def test_a_greedy_session_behind_a_sampled_one_is_greedy(batch):
 
 
 @pytest.mark.parametrize("slots", ["1", "9"])
-def test_the_batch_size_moves_no_bit(batch, slots):
-    frames = [batch.step(sound(tick, tick, tick, tick))[0] for tick in range(5)]
+def test_the_batch_size_moves_no_bit(untouched, slots):
     other = build(batch=slots)
     other.open()
-    theirs = [other.step(sound(*[tick] * int(slots)))[0] for tick in range(5)]
+    frames = [other.step(sound(*[tick] * int(slots))) for tick in range(5)]
     other.close()
 
-    assert same(theirs[MAX_DELAY:], frames[MAX_DELAY:])
-
-
-def test_an_engine_that_is_not_open_does_nothing():
-    engine = build()
-    for call in (lambda: engine.step(SILENCE), lambda: engine.admit(Session()), lambda: engine.finish(0), engine.lab.compact):
-        with pytest.raises(RuntimeError, match="open"):
-            call()
-    engine.open()
-    engine.close()
-    engine.close()
-    for call in (lambda: engine.step(SILENCE), lambda: engine.recycle(0, Session()), engine.open, engine.lab.poison_free):
-        with pytest.raises(RuntimeError, match="close"):
-            call()
-    assert set(engine.usage().values()) == {0}
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("size", "8b"), ("batch", "0"), ("batch", "four"), ("sdpa", "fast"), ("dtype", "float16"), ("graphs", "maybe"), ("speed", "1")],
-)
-def test_a_wrong_option_is_named(option, value):
-    with pytest.raises(ValueError, match=option):
-        build(**{option: value})
-
-
-def test_graphs_need_a_card():
-    with pytest.raises(weights.Unavailable, match="graphs"):
-        build(graphs="on")
-
-
-@pytest.mark.parametrize("missing", ["tiny.json", "tiny.safetensors"])
-def test_weights_that_are_missing_are_named(tmp_path, missing):
-    for name in {"tiny.json", "tiny.safetensors"} - {missing}:
-        (tmp_path / name).symlink_to(weights.DATA / name)
-
-    with pytest.raises(weights.Unavailable, match=missing):
-        weights.load("tiny", torch.device("cpu"), torch.float32, tmp_path)
-
-
-def test_voices_that_the_weights_do_not_hold_are_named(tmp_path):
-    (tmp_path / "tiny.safetensors").symlink_to(weights.DATA / "tiny.safetensors")
-    table = json.loads((weights.DATA / "tiny.json").read_text(encoding="utf-8"))
-    (tmp_path / "tiny.json").write_text(json.dumps(table | {"voices": ["tenor"]}), encoding="utf-8")
-
-    with pytest.raises(ValueError, match=r"tenor.*tiny\.safetensors"):
-        weights.load("tiny", torch.device("cpu"), torch.float32, tmp_path)
-
-
-def test_engines_of_one_process_share_their_weights():
-    one, other = build(), build(batch="8")
-
-    assert one.tick.model is other.tick.model
-    assert one.tick.state is not other.tick.state
-    assert other.tick.rows % CPU_TILE == 0
-    assert one.window == CONFIGS["tiny"].temporal.context
+    assert same(live(frames, 0), live(untouched[:5], 0))

@@ -4,53 +4,40 @@ import pytest
 import torch
 
 from harness.duplex.protocol import Phase, Session
-from tests.duplex.lockstep import build, same, sound, talk
+from tests.duplex.lockstep import live, same, sound, talk
+
+
+def heard(batch, touch=lambda: None):
+    """The LIVE frames of slots 2 and 3 once slot 0 is free, with something done to the engine half-way."""
+    batch.release(0)
+    frames = []
+    for tick in range(8):
+        if tick == 4:
+            touch()
+        frames.append(batch.step(sound(*[tick] * 4)))
+    return [live(frames, slot) for slot in (2, 3)]
 
 
 @pytest.fixture(scope="module")
-def shared():
-    batch = build()
-    yield batch
-    batch.close()
-
-
-@pytest.fixture
-def batch(shared):
+def still(shared):
+    """With nothing done to it."""
     shared.open()
-    return shared
+    return heard(shared)
 
 
-def heard(batch, ticks, touch=lambda: None):
-    """The LIVE frames of slots 2 and 3, with something done to the engine half-way."""
-    frames = []
-    for tick in range(ticks):
-        if tick == ticks // 2:
-            touch()
-        frames.append(batch.step(sound(*[tick] * 4)))
-    return [[given[slot] for given in frames if given[slot].phase is Phase.LIVE] for slot in (2, 3)]
-
-
-def test_sessions_do_not_notice_that_their_rows_move(batch):
-    batch.release(0)
-    still = heard(batch, 12)
-    batch.open()
-    batch.release(0)
+def test_sessions_do_not_notice_that_their_rows_move(batch, still):
     rows = list(batch.occupancy.table.row_of)
-    moved = heard(batch, 12, batch.lab.compact)
+    moved = heard(batch, batch.lab.compact)
 
     assert batch.occupancy.table.row_of != rows
     assert all(map(same, moved, still))
 
 
-def test_a_row_that_moves_without_its_state_is_noticed(batch, monkeypatch):
+def test_a_row_that_moves_without_its_state_is_noticed(batch, still, monkeypatch):
     """The twin: the table moves, the tensors do not."""
-    batch.release(0)
-    still = heard(batch, 12)
-    batch.open()
-    batch.release(0)
     monkeypatch.setattr(batch.tick, "move", lambda _order: None)
 
-    assert not any(map(same, heard(batch, 12, batch.lab.compact), still))
+    assert not any(map(same, heard(batch, batch.lab.compact), still))
 
 
 def test_draws_move_with_their_session(batch):
@@ -64,18 +51,13 @@ def test_draws_move_with_their_session(batch):
         batch.step(torch.zeros(4, 1920))
     frames = [batch.step(sound(*[tick] * 4)) for tick in range(8)]
 
-    assert same([given[3] for given in frames if given[3].phase is Phase.LIVE], still)
+    assert same(live(frames, 3), still)
     greedy = batch.admit(Session())
     assert batch.occupancy.table.draws(batch.occupancy.table.row_of[greedy]) is None
 
 
-def test_poison_reaches_nobody(batch):
-    batch.release(0)
-    clean = heard(batch, 12)
-    batch.open()
-    batch.release(0)
-
-    assert all(map(same, heard(batch, 12, batch.lab.poison_free), clean))
+def test_poison_reaches_nobody(batch, still):
+    assert all(map(same, heard(batch, batch.lab.poison_free), still))
 
 
 def test_a_poisoned_row_is_clean_for_its_next_session(batch):
@@ -86,15 +68,13 @@ def test_a_poisoned_row_is_clean_for_its_next_session(batch):
     assert same(talk(batch, 0, Session(), 6), clean)
 
 
-def test_poison_where_a_session_reads_is_noticed(batch):
+def test_poison_where_a_session_reads_is_noticed(batch, still):
     """The twin: the poison is put into rows that are occupied."""
-    clean = heard(batch, 12)
-    batch.open()
 
     def everywhere():
         batch.tick.state.poison(torch.ones(8, dtype=torch.bool))
 
-    assert not any(map(same, heard(batch, 12, everywhere), clean))
+    assert not any(map(same, heard(batch, everywhere), still))
 
 
 @pytest.mark.parametrize("session", [Session(), Session(seed=11)], ids=["greedy", "sampled"])
@@ -134,14 +114,14 @@ def test_a_failure_ends_the_next_tick_of_its_slot_alone(batch):
 
 
 @pytest.mark.parametrize("op", ["frame:4", "frame", "copy"])
-def test_an_unknown_operation_is_named(batch, op):
+def test_an_unknown_operation_is_named(shared, op):
     with pytest.raises(ValueError, match=rf"{op!r}.*frame:0"):
-        batch.lab.fail_next(op)
+        shared.lab.fail_next(op)
 
 
-def test_nothing_lags_in_lockstep(batch):
+def test_nothing_lags_in_lockstep(shared):
     with pytest.raises(ValueError, match="cannot lag"):
-        batch.lab.lag("frame:0", 1)
+        shared.lab.lag("frame:0", 1)
 
 
 def test_a_session_that_took_no_part_has_no_transcript(batch):
