@@ -29,8 +29,8 @@ def test_one_pass(stage: Stage, workload: Workload) -> None:
 @requires(Duplex.LAB)
 @requires(Duplex.TOKENS)
 def test_one_pass_wrapped(stage: Stage, wrapped: int) -> None:
-    """When a slot's window is full and its rings have wrapped, it still decides what one pass over the same window decides."""
-    check_one_pass(stage, stage.play(stage.script(at=wrapped)))
+    """When a slot has talked for three times its window, it still decides what one pass over the same window decides."""
+    check_one_pass(stage, stage.play(stage.script(at=3 * wrapped)))
 
 
 @claim("duplex.history.sound", source="FAULTS a-conv-carry-dropped: 0xShug0/audio.cpp#622: clicks where a stream is decoded in pieces")

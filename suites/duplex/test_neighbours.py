@@ -55,17 +55,18 @@ def test_seed(stage: Stage, seed: int) -> None:
 @claim("duplex.neighbours.draws", source="vllm#51226: draws by batch mates; tenstorrent/tt-metal#53802: seed salted by slot")
 @requires(Duplex.SEED)
 def test_draws(stage: Stage, workload: Workload, seed: int) -> None:
-    """A seeded session draws from its own seed alone: not from its slot, and not from its neighbours' seeds."""
+    """A seeded session draws from its own seed alone: not from its slot, and not from its neighbours' seeds, be they the same."""
     slot, other, at = workload.recycled, stage.slots[-1], workload.act_at
     tone = stage.tone(slot)
     sampled = stage.script().at(at, Recycle(slot, Session(seed=seed), tone))
     among = sampled.at(at, *(Recycle(n, Session(seed=seed + n + 1)) for n in stage.others(slot)))
     elsewhere = stage.script().at(at, Recycle(other, Session(seed=seed), tone))
     reseeded = stage.script().at(at, Recycle(slot, Session(seed=seed + 1), tone))
-    before, runs = stage.controlled(sampled, among, elsewhere, reseeded)
+    twins = sampled.at(at + 1, Recycle(other, Session(seed=seed)))
+    before, runs = stage.controlled(sampled, among, elsewhere, twins, reseeded)
 
     drawn = before.of(slot, epoch=1)
-    for run, where in zip(runs, (slot, other), strict=False):
+    for run, where in zip(runs, (slot, other, slot), strict=False):
         stage.same_session(run.of(where, epoch=1), drawn, f"the sampled session in slot {where}", source=f"its seed in slot {slot}, alone")
     stage.differs(runs[-1], before, slot)
 

@@ -10,6 +10,7 @@ from fixtures.duplex_owed import check_phases
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
+from harness.core.memory import live_tensors
 from harness.duplex.protocol import Frame, Phase
 from harness.duplex.script import DEFAULT, LabCall, Recycle, Script
 from harness.duplex.sounds import Spoiled
@@ -40,6 +41,23 @@ def test_recycled_often(stage: Stage, judge: Judge, workload: Workload) -> None:
             held = held or dict(engine.usage())
     judge.equal(dict(engine.usage()), held, f"what the engine holds after {workload.sessions} sessions", source=f"{engine.slots} sessions")
     _check_converses(stage)
+
+
+@claim("duplex.slots.memory", source="issue: memory comes back after 200 sessions; vllm-omni#5235 (review)")
+def test_memory(stage: Stage, judge: Judge, workload: Workload) -> None:
+    """After 200 sessions no more tensors are alive than after the first ones, in number and in bytes, whatever the engine itself counts."""
+    engine = stage.engine
+    engine.open()
+    waves, held = -(-workload.sessions // engine.slots), {}
+    for wave in range(waves):
+        for slot in stage.slots:
+            engine.recycle(slot, DEFAULT)
+        _tick(stage)
+        if wave == 1:
+            # The second wave is the first that finds what a wave leaves behind.
+            held = live_tensors()
+    judge.taken(waves - 2, "waves of sessions after the second")
+    judge.equal(live_tensors(), held, f"tensors after {waves * engine.slots} sessions", source=f"{2 * engine.slots} sessions")
 
 
 @claim("duplex.slots.come_back", source="vllm-omni#5235 (review), #4929; delayed-streams-modeling#159: no free channels")

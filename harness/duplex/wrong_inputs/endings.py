@@ -52,3 +52,10 @@ def fails_without_a_reason(original: Any, *given: Any) -> Frame:
     """A session that failed does not say why."""
     frame = original(*given)
     return replace(frame, error=None if frame.error is None else "")
+
+
+@wrong_input("duplex/sessions-remembered", "slots:Slots.vacate", "duplex.slots.memory")
+def sessions_remembered(original: Any, slots: Any, slot: int) -> None:
+    """Who has left is kept in a list that nobody reads."""
+    vars(slots).setdefault("left", []).append(slots.occupants[slot])
+    original(slots, slot)
