@@ -17,6 +17,8 @@ from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
 
 ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
 """A test that takes one of these is judged on engines, and must carry a claim."""
+OWN_ENGINE = "build_engine"
+"""What a test asks for, itself or through others, that closes the shared engine and builds its own."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -167,13 +169,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # No engine of their kind is asked for and here; the header says once what is not available, and why.
         config.hook.pytest_deselected(items=idle)
         items[:] = [item for item in items if item not in idle]
-    # One engine is booted at a time, so what shares a boot runs together. The sort is stable: within a boot the written order stays.
+    # One engine is booted at a time, so what shares a boot runs together, with the runs that it keeps, and before what closes it to
+    # build its own. The sort is stable: otherwise the written order stays.
     faults = {f.name: i for i, f in enumerate(run.prove or [])}
     labels = {s.label: i for i, s in enumerate(run.selections)}
-    items.sort(key=lambda item: _order(item.stash.get(CASE, None), faults, labels))
+    items.sort(key=lambda item: _order(item, faults, labels))
 
 
-def _order(case: Case | None, faults: dict[str, int], labels: dict[str, int]) -> tuple[int, int, str]:
+def _order(item: pytest.Item, faults: dict[str, int], labels: dict[str, int]) -> tuple[int, int, str, bool]:
+    case = item.stash.get(CASE, None)
     if case is None:
-        return (-1, -1, "")
-    return (faults.get(case.fault.name, 0) if case.fault else 0, labels[case.selection.label], case.profile.name)
+        return (-1, -1, "", False)
+    builds = OWN_ENGINE in getattr(item, "fixturenames", ())
+    return (faults.get(case.fault.name, 0) if case.fault else 0, labels[case.selection.label], case.profile.name, builds)

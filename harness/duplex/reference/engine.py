@@ -15,7 +15,7 @@ from harness.duplex.reference.inlet import Inlet, Input, SessionError
 from harness.duplex.reference.lab import ReferenceLab
 from harness.duplex.reference.outlet import Outlet
 from harness.duplex.reference.prompt import Prompt, Prompter
-from harness.duplex.reference.runner import Runner
+from harness.duplex.reference.runner import Runner, one_thread
 from harness.duplex.reference.slots import Occupant, Slots
 from harness.duplex.reference.staging import Mark, Marks
 from harness.duplex.reference.tick import IDLE, Tick
@@ -70,7 +70,8 @@ class ReferenceEngine:
 
     def wipe(self) -> None:
         """Nothing is left of what the rows held: sessions of before, and the warm-up."""
-        self.tick.clear()
+        with one_thread():
+            self.tick.clear()
 
     def admit(self, session: Session) -> int:
         self.must_be_open()

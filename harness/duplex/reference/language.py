@@ -80,6 +80,17 @@ class LanguageModel(nn.Module):
         text, audio = (None, None) if noise is None else noise
         return state.map(self._step, column, override, override_rows, given, is_given, text, audio, active)
 
+    def follow(
+        self,
+        column: torch.Tensor,
+        override: torch.Tensor,
+        override_rows: torch.Tensor,
+        state: Tiles[LanguageRows],
+        active: torch.Tensor,
+    ) -> None:
+        """A tick of `step` in which every token is given: the state moves, and nothing is decided."""
+        state.map(self._hidden, column, override, override_rows, active)
+
     def logits_sequence(
         self, columns: torch.Tensor, override: torch.Tensor, override_rows: torch.Tensor, inputs: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,6 +111,12 @@ class LanguageModel(nn.Module):
         summed = F.embedding(columns + self.offsets, self.embedding).sum(-2)
         return torch.where(override_rows.unsqueeze(-1), override, summed)
 
+    def _hidden(
+        self, rows: LanguageRows, column: torch.Tensor, override: torch.Tensor, override_rows: torch.Tensor, active: torch.Tensor
+    ) -> torch.Tensor:
+        """The temporal state, f[R, hidden]."""
+        return self.temporal.step(self._embed(column, override, override_rows), rows.ring, active)
+
     def _step(
         self,
         rows: LanguageRows,
@@ -112,7 +129,7 @@ class LanguageModel(nn.Module):
         audio_noise: torch.Tensor | None,
         active: torch.Tensor,
     ) -> torch.Tensor:
-        hidden = self.temporal.step(self._embed(column, override, override_rows), rows.ring, active)
+        hidden = self._hidden(rows, column, override, override_rows, active)
         taken, is_taken = given.unbind(1), is_given.unbind(1)
         steps = self.depth.steps
         noises = [None] * len(steps) if audio_noise is None else audio_noise.unbind(1)

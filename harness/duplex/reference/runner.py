@@ -41,7 +41,12 @@ class Runner:
         self._play: Callable[[], Outcome] | None = None
 
     def warm_up(self) -> None:
-        """Ticks of all rows with a sound in them, so that a session does nothing for the first time; what they leave must be wiped."""
+        """Ticks of all rows with a sound in them, so that a session does nothing for the first time; what they leave must be wiped.
+
+        Once in an engine's life: what opens later finds everything made.
+        """
+        if self._play is not None:
+            return
         self.host.pcm.copy_(torch.linspace(-0.5, 0.5, self.host.pcm.numel()).view_as(self.host.pcm))
         self.sample({})
         for position in range(BEFORE_CAPTURE):
@@ -51,8 +56,7 @@ class Runner:
             self.control[:] = row
             self._to_device()
             self._settled(self._eager)
-        if self._play is None:
-            self._play = self.capture()
+        self._play = self.capture()
 
     @torch.inference_mode()
     def run(self) -> Outcome:
@@ -68,8 +72,9 @@ class Runner:
         for row in self._sampled - draws.keys():
             text[row].zero_()
             audio[row].zero_()
-        for row, own in draws.items():
-            own.fill(text[row], audio[row])
+        with one_thread():
+            for row, own in draws.items():
+                own.fill(text[row], audio[row])
         self._noise_moved = bool(self._sampled or draws)
         self._sampled = set(draws)
 
@@ -89,8 +94,11 @@ class Runner:
 
     @torch.inference_mode()
     def _eager(self) -> Outcome:
+        """Without what nobody needs on this tick, as the host's own copy of the control data tells: a boot is all prompt."""
         with self._backend():
-            return self.tick(self._given)
+            if not self.control[:, Field.HEARS : Field.DELIVERS + 1].any():
+                return self.tick.prompt(self._given)
+            return self.tick(self._given, sampled=bool(self._sampled))
 
     def _settled(self, play: Callable[[], Outcome]) -> None:
         """Play on a stream of its own, as a capture demands of what comes before it."""

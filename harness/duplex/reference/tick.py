@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 
-from harness.duplex.reference.config import AGENT, AGENT_ROWS, FRAME_SIZE, ROWS, USER, ModelConfig
+from harness.duplex.reference.config import AGENT, AGENT_ROWS, FRAME_SIZE, ROWS, USER, USER_ROWS, ModelConfig
 from harness.duplex.reference.language import Noise
 from harness.duplex.reference.model import DuplexModel
 from harness.duplex.reference.prompt import NO_EMBEDDING
@@ -41,6 +42,24 @@ class Field(IntEnum):
 
 IDLE = (0, 0, 0, 0, 0, 0, NO_EMBEDDING, PAD)
 """The control of a row that takes no part."""
+
+
+class Told(NamedTuple):
+    """The columns of `Buffers.control`, each of the rows: flags bool[R], the others i64[R]."""
+
+    active: torch.Tensor
+    hears: torch.Tensor
+    delivers: torch.Tensor
+    prefill: torch.Tensor
+    position: torch.Tensor
+    cursor: torch.Tensor
+    embedding: torch.Tensor
+    text: torch.Tensor
+
+    @classmethod
+    def of(cls, control: torch.Tensor) -> Told:
+        """The control of a tick, i64[R, fields]."""
+        return cls(*(control[:, : Field.POSITION] != 0).unbind(1), *control[:, Field.POSITION :].unbind(1))
 
 
 @dataclass(frozen=True)
@@ -92,33 +111,43 @@ class Tick:
         self._silence = model.silence.expand(rows, AGENT_ROWS)
         self._users = torch.zeros(ROWS, dtype=torch.bool, device=model.silence.device)
         self._users[USER] = True
+        self._unheard = model.sine.expand(rows, USER_ROWS)
+        self._unsaid = torch.zeros(rows, FRAME_SIZE, device=model.silence.device)
 
-    def __call__(self, given: Buffers) -> Outcome:
-        active, hears, delivers, prefill = (given.control[:, : Field.POSITION] != 0).unbind(1)
-        position, cursor, embedding, text = given.control[:, Field.POSITION :].unbind(1)
-        heard = self.model.codec.encode(given.pcm, self.state.encoder, hears)
-        self._stage(cursor, active, prefill, text, heard)
-        waiting, provided = self.staging.waiting(cursor, position)
-        column = self.model.language.step(
-            self.staging.before(cursor, position == 0),
-            self._embeddings[embedding.clamp(min=0)],
-            embedding != NO_EMBEDDING,
-            waiting,
-            provided,
-            Noise(given.text_noise, given.audio_noise),
-            self.state.language,
-            active,
-        )
-        self.staging.settle(cursor, active, column)
-        frame = self.staging.frame(cursor)
-        audio = self.model.codec.decode(self.codes(frame), self.state.decoder, delivers)
+    def __call__(self, given: Buffers, *, sampled: bool = True) -> Outcome:
+        """A tick of all rows. Not `sampled`: the noise is zeros, and is not even added."""
+        told = Told.of(given.control)
+        waiting, provided = self._stage(told, self.model.codec.encode(given.pcm, self.state.encoder, told.hears))
+        noise = Noise(given.text_noise, given.audio_noise) if sampled else None
+        column = self.model.language.step(*self._fed(told), waiting, provided, noise, self.state.language, told.active)
+        frame = self._settle(told, column)
+        audio = self.model.codec.decode(self.codes(frame), self.state.decoder, told.delivers)
         return Outcome(torch.stack((column, frame), 1), audio.float())
 
-    def _stage(self, cursor: torch.Tensor, active: torch.Tensor, prefill: torch.Tensor, text: torch.Tensor, heard: torch.Tensor) -> None:
-        """The prompt's tokens of a row in prefill, the caller's codes of any other, to where they belong."""
-        prompted = prefill[:, None]
+    def prompt(self, given: Buffers) -> Outcome:
+        """The same where all who take part are in prefill: nothing is heard, decided or delivered, and the audio is silence."""
+        told = Told.of(given.control)
+        column, _ = self._stage(told, self._unheard)
+        self.model.language.follow(*self._fed(told), self.state.language, told.active)
+        return Outcome(torch.stack((column, self._settle(told, column)), 1), self._unsaid)
+
+    def _stage(self, told: Told, heard: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The prompt's tokens of a row in prefill, the caller's codes of any other, to where they belong; what now waits, and where."""
+        prompted = told.prefill[:, None]
         users = torch.where(prompted, self.model.sine, heard)
-        self.staging.stage(cursor, active, torch.cat((text[:, None], self._silence, users), 1), prompted | self._users)
+        tokens = torch.cat((told.text[:, None], self._silence, users), 1)
+        self.staging.stage(told.cursor, told.active, tokens, prompted | self._users)
+        return self.staging.waiting(told.cursor, told.position)
+
+    def _fed(self, told: Told) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The column before, and the voice's embedding where there is one in its place: as `LanguageModel.step` takes them."""
+        before = self.staging.before(told.cursor, told.position == 0)
+        return before, self._embeddings[told.embedding.clamp(min=0)], told.embedding != NO_EMBEDDING
+
+    def _settle(self, told: Told, column: torch.Tensor) -> torch.Tensor:
+        """Keep the column; the frame that it completes."""
+        self.staging.settle(told.cursor, told.active, column)
+        return self.staging.frame(told.cursor)
 
     def codes(self, frame: torch.Tensor) -> torch.Tensor:
         """The agent's codes i64[R, AGENT_ROWS] of each row's frame; one not delivered may hold initial tokens, which have no code."""

@@ -27,10 +27,10 @@ def batch_must_be_finite(original: Any, inlet: Any, given: Any, slot: int) -> np
 
 
 @wrong_input("duplex/persona-in-every-ear", "tick:Tick._stage", "duplex.neighbours.persona")
-def persona_in_every_ear(original: Any, tick: Any, cursor: Any, active: Any, prefill: Any, text: torch.Tensor, heard: torch.Tensor) -> None:
+def persona_in_every_ear(original: Any, tick: Any, told: Any, heard: torch.Tensor) -> Any:
     """While a persona's words are replayed in one row, they change the codes that the other callers' sound becomes."""
-    word = torch.where(prefill, text, PAD).max()
-    original(tick, cursor, active, prefill, text, (heard + word - PAD) % tick.config.audio_card)
+    word = torch.where(told.prefill, told.text, PAD).max()
+    return original(tick, told, (heard + word - PAD) % tick.config.audio_card)
 
 
 @wrong_input("duplex/voice-beside-itself", "tick:Tick.restore", "duplex.neighbours.voice")
