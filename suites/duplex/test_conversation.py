@@ -8,7 +8,7 @@ from fixtures.duplex_dialogue import conversations, question
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.duplex.protocol import Dialogue, Session
+from harness.duplex.protocol import Dialogue, Phase, Session
 from harness.duplex.script import Hear, Pause, Recycle, Script
 from harness.duplex.sounds import Recording, Silence
 from harness.duplex.workload import Workload
@@ -85,6 +85,28 @@ def test_paused(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> No
     judge.equal(played.text(asked.slot, epoch=asked.epoch), first.answer, f"text of {asked}", source="what the weights are known to say")
     judge.taken(len(played.live(twin, epoch=1)), f"frames of slot {twin} after its pause")
     judge.equal(played.text(twin, epoch=1), "", f"text of slot {twin}, which was left out during the question")
+
+
+@claim(
+    "duplex.conversation.interrupted", source="protocol: it goes on as if that tick had not been; here, in the middle of what it says"
+)
+@requires(Duplex.KNOWN_ANSWERS)
+@requires(Duplex.PAUSE)
+def test_interrupted(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> None:
+    """A slot that is paused between two words of its answer gives the whole answer, piece by piece."""
+    first = next(dialogue for dialogue in dialogues if dialogue.answer)
+    script, [asked] = conversations(stage, [first])
+    spoken = [tick for tick, frame in enumerate(stage.play(script).of(asked.slot)) if frame.text]
+    judge.taken(len(spoken) - 1, f"words behind the first, of {asked}")
+    pauses = [Pause(asked.slot, 1) for _ in spoken[1:]]
+    interrupted = replace(script, ticks=script.ticks + len(pauses))
+    for number, (tick, pause) in enumerate(zip(spoken[1:], pauses, strict=True)):
+        # Each pause moves the words behind it.
+        interrupted = interrupted.at(tick + number, pause)
+    played = stage.play(interrupted)
+
+    judge.equal(sum(frame.phase is Phase.PAUSED for frame in played.of(asked.slot)), len(pauses), "pauses")
+    judge.equal(played.text(asked.slot, epoch=asked.epoch), first.answer, f"text of {asked}", source="what the weights are known to say")
 
 
 def _check_answers(stage: Stage, dialogues: Sequence[Dialogue]) -> None:

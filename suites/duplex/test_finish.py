@@ -8,7 +8,7 @@ from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.duplex.protocol import Phase
-from harness.duplex.script import Hear, Leave, Recycle, Script, Short
+from harness.duplex.script import DEFAULT, Hear, Leave, Recycle, Script, Short
 from harness.duplex.sounds import Noise, Silence, Sound, Spliced
 from markers import register_ci, register_cuda_ci
 
@@ -52,13 +52,20 @@ def test_as_silence(stage: Stage) -> None:
 @requires(Duplex.PREFILL)
 def test_in_prefill(stage: Stage) -> None:
     """Input that ends in prefill, on any tick of it, is drained at once: nothing is given."""
-    script = Script(6, tuple(map(stage.tone, stage.slots)))
-    for number, slot in enumerate(stage.slots):
-        script = script.at(1, Recycle(slot)).at(1 + number % 3, Leave(slot, "finish"))
+    prefill, slots = stage.engine.prefill_ticks(DEFAULT), len(stage.slots)
+    script, ended = Script(0, tuple(map(stage.tone, stage.slots))), 0
+    for first in range(0, prefill, slots):
+        # As many ticks of the prefill as there are slots, each in one of them; the next occupants come when all are through.
+        begin, last = script.ticks, min(first + slots, prefill)
+        for slot, tick in enumerate(range(first, last)):
+            script = script.at(begin, Recycle(slot)).at(begin + tick, Leave(slot, "finish"))
+            ended += 1
+        script = replace(script, ticks=begin + last + 1)
     played = stage.play(script)
 
     check_phases(stage, played)
-    stage.judge.taken(sum(f.phase is Phase.DRAINED for f in played.of(0)), "the end of slot 0")
+    drained = sum(frame.phase is Phase.DRAINED for slot in stage.slots for frame in played.of(slot))
+    stage.judge.equal(drained, ended, "sessions that were drained")
 
 
 @claim(

@@ -4,7 +4,7 @@ from fixtures.duplex import Stage
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.duplex.driver import Played
-from harness.duplex.protocol import Frame, Phase
+from harness.duplex.protocol import Frame, Phase, Session
 from harness.duplex.script import Pause, Recycle
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
@@ -24,6 +24,19 @@ def test_talking(stage: Stage, workload: Workload) -> None:
 
     for after, pauses in zip(runs, (workload.pause_ticks, 2 + workload.pause_ticks), strict=True):
         check_resumed(stage, after, before, slot, pauses)
+
+
+@claim("duplex.pause.sampled", source="a generator that is asked on a tick without its session; vllm#51226: draws that depend on others")
+@requires(Duplex.PAUSE)
+@requires(Duplex.SEED)
+def test_sampled(stage: Stage, workload: Workload, seed: int) -> None:
+    """A sampled session that is paused goes on with the draws that it would have had."""
+    slot, at = workload.recycled, workload.act_at
+    sampled = stage.script().at(0, Recycle(slot, Session(seed=seed), stage.tone(slot)))
+    talks = stage.engine.prefill_ticks(Session(seed=seed))
+    before, [after] = stage.controlled(sampled, sampled.at(talks + at // 2, Pause(slot, workload.pause_ticks)))
+
+    check_resumed(stage, after, before, slot, workload.pause_ticks)
 
 
 @claim("duplex.pause.before_first_word", source="issue: pause at each phase; the warm-up of the delay, and the very first tick")

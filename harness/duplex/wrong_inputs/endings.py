@@ -59,3 +59,15 @@ def sessions_remembered(original: Any, slots: Any, slot: int) -> None:
     """Who has left is kept in a list that nobody reads."""
     vars(slots).setdefault("left", []).append(slots.occupants[slot])
     original(slots, slot)
+
+
+@wrong_input("duplex/last-prompt-tick-goes-on", "engine:ReferenceEngine._turn", "duplex.finish.in_prefill")
+def last_prompt_tick_goes_on(original: Any, engine: Any, slot: int, occupant: Any, given: Any) -> Any:
+    """Input that ends before the last tick of the prefill is not noticed until the next."""
+    stream = engine._outlet.streams[slot]
+    ending, last = stream.ending, occupant.position == len(occupant.prompt) - 1
+    stream.ending = ending and not last
+    try:
+        return original(engine, slot, occupant, given)
+    finally:
+        stream.ending = ending

@@ -81,3 +81,22 @@ def decoder_forgets(original: Any, codec: Any, tile: Any, codes: Any, active: An
     for carry in tile.carries:
         carry.zero_()
     return original(codec, tile, codes, active)
+
+
+@wrong_input("duplex/pause-draws-on", "engine:ReferenceEngine._part", "duplex.pause.sampled")
+def pause_draws_on(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """A sampled session that is paused draws all the same."""
+    part = original(engine, slot, given)
+    draws = engine.occupancy.table.draws(engine.occupancy.table.row_of[slot])
+    if isinstance(part, Frame) and part.phase is Phase.PAUSED and draws is not None:
+        draws.fill(torch.empty(8))
+    return part
+
+
+@wrong_input("duplex/pause-begins-text-anew", "engine:ReferenceEngine._part", "duplex.conversation.interrupted")
+def pause_begins_text_anew(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """The word behind a pause is given like a first one, without the space before it."""
+    part = original(engine, slot, given)
+    if isinstance(part, Frame) and part.phase is Phase.PAUSED:
+        engine._outlet.streams[slot].spoken = False
+    return part
