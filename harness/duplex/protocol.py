@@ -53,9 +53,9 @@ class Session:
 class Frame:
     """What one slot gave on one tick.
 
-    `audio` f32[frame_size] and `tokens` i64[streams] are given in phase LIVE, and in no other; `text` is the piece of text of this frame,
-    None where it has none. `epoch` says which occupant of this slot since `open` it belongs to, `seq` which LIVE frame of that occupant,
-    both from 0. `error` says why, in phase FAILED.
+    `audio` f32[frame_size] and `tokens` i64[streams], the text's first, are given in phase LIVE, and in no other; `text` is the piece of
+    text of this frame, None where it has none. `epoch` says which occupant of this slot since `open` it belongs to, `seq` which LIVE frame
+    of that occupant, both from 0. `error` says why, in phase FAILED.
     """
 
     phase: Phase

@@ -87,9 +87,7 @@ def test_paused(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> No
     judge.equal(played.text(twin, epoch=1), "", f"text of slot {twin}, which was left out during the question")
 
 
-@claim(
-    "duplex.conversation.interrupted", source="protocol: it goes on as if that tick had not been; here, in the middle of what it says"
-)
+@claim("duplex.conversation.interrupted", source="protocol: it goes on as if that tick had not been; here, in the middle of what it says")
 @requires(Duplex.KNOWN_ANSWERS)
 @requires(Duplex.PAUSE)
 def test_interrupted(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> None:
@@ -107,6 +105,23 @@ def test_interrupted(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) 
 
     judge.equal(sum(frame.phase is Phase.PAUSED for frame in played.of(asked.slot)), len(pauses), "pauses")
     judge.equal(played.text(asked.slot, epoch=asked.epoch), first.answer, f"text of {asked}", source="what the weights are known to say")
+
+
+@claim("duplex.conversation.text_of_tokens", source="protocol: text is the piece of this frame, tokens the frame's, the text's first")
+@requires(Duplex.TEXT)
+@requires(Duplex.TOKENS)
+def test_text_of_tokens(stage: Stage, judge: Judge, workload: Workload) -> None:
+    """A frame's text is that of its own text token: what one token says it says in every frame, spaces aside."""
+    engine, asked, slot = stage.engine, question(stage), workload.recycled
+    begins = engine.prefill_ticks(Session())
+    ticks = begins + asked.ticks(engine.sample_rate, engine.frame_size) + workload.known_ticks
+    played = stage.play(Script(ticks, (Silence(),) * engine.slots).at(0, Recycle(slot, Session(), asked)))
+    said: dict[int, str | None] = {}
+    frames = [frame for frame in played.live(slot, epoch=1) if frame.tokens is not None]
+    judge.taken(len({int(frame.tokens[0]) for frame in frames}) - 1, "text tokens beside the first")
+    for number, frame in enumerate(frames):
+        token, text = int(frame.tokens[0]), None if frame.text is None else frame.text.strip()
+        judge.equal(text, said.setdefault(token, text), f"text of token {token} in frame {number}", source="an earlier frame")
 
 
 def _check_answers(stage: Stage, dialogues: Sequence[Dialogue]) -> None:

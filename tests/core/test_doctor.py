@@ -221,12 +221,28 @@ def test_advice():
         (HOPPER, toy("default", "flash"), "math and efficient do"),
         (HOPPER, toy("efficient", default="efficient"), "attention=efficient, matrix products and convolutions repeat themselves"),
         (HOPPER, toy("flash", default="flash"), "matrix products and convolutions repeat themselves"),
+        (
+            made(default=None, efficient=None),
+            toy("default", "efficient"),
+            "or too rare to be seen here: --engine connector/toy:sdpa=efficient,size=l",
+        ),
         (made(default=3, math=5), toy(), "(step 3); nor does any other"),
         (made(default=3, math=None), toy(), "(step 3); math does"),
         ([*made(default=None), Repeat("cuda", "matrix product", "tf32", 24, {4: 9, 8: 2})], toy(), "matrix product tf32 (step 2)"),
         ([Repeat("cuda", "attention", "default", missing="device lost")], toy(), "cuda could not be asked: device lost"),
     ],
-    ids=["no option", "math only", "no good choice", "a good one", "none of its own", "none good", "one good", "product", "device lost"],
+    ids=[
+        "no option",
+        "math only",
+        "no good choice",
+        "a good one",
+        "none of its own",
+        "seen by none",
+        "none good",
+        "one good",
+        "product",
+        "device lost",
+    ],
 )
 def test_advice_of(found, chosen, told):
     line = advice.advice(found, chosen)

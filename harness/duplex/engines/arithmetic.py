@@ -20,7 +20,8 @@ def attention(sdpa: str) -> Iterator[None]:
     if backend is None:
         yield
         return
-    with sdpa_kernel(SDPBackend[backend]):
+    # Older releases give it no lookup by name.
+    with sdpa_kernel(getattr(SDPBackend, backend)):
         yield
 
 

@@ -72,3 +72,11 @@ def fifth_hears_next_door(original: Any, engine: Any, slot: int, given: Any) -> 
     """From a slot's fifth occupant on, what is said in the next slot is heard."""
     epoch = engine.occupancy.occupants[slot].epoch
     return original(engine, slot if epoch < 4 else (slot + 1) % engine.slots, given)
+
+
+@wrong_input("duplex/text-a-frame-late", "outlet:Outlet._piece", "duplex.conversation.text_of_tokens")
+def text_a_frame_late(original: Any, outlet: Any, stream: Any, token: int) -> str | None:
+    """A frame is given the piece of text of the frame before it."""
+    before = vars(stream).get("token", token)
+    stream.token = token
+    return original(outlet, stream, before)
