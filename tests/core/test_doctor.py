@@ -224,7 +224,7 @@ def test_advice():
         (
             made(default=None, efficient=None),
             toy("default", "efficient"),
-            "or too rare to be seen here: --engine connector/toy:sdpa=efficient,size=l",
+            "too rare to be seen here: --engine connector/toy:sdpa=efficient",
         ),
         (made(default=3, math=5), toy(), "(step 3); nor does any other"),
         (made(default=3, math=None), toy(), "(step 3); math does"),
