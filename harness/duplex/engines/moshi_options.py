@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.core.names import unknown
+from harness.core.threads import one_thread
+from harness.duplex.engines.arithmetic import attention
 
 CHOICES = {
     "weights": ("random", "hub"),
@@ -54,29 +56,16 @@ class MoshiOptions:
         All three are read when a kernel is chosen, so what is captured inside keeps them.
         """
         from moshi.utils.compile import no_compile, no_cuda_graph
-        from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        backends = {"math": SDPBackend.MATH, "efficient": SDPBackend.EFFICIENT_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
         with ExitStack() as switches:
             if device.type == "cpu":
                 switches.enter_context(no_compile())
-                switches.enter_context(_one_thread())
-            elif self.sdpa in backends:
-                switches.enter_context(sdpa_kernel(backends[self.sdpa]))
+                switches.enter_context(one_thread())
+            else:
+                switches.enter_context(attention(self.sdpa))
             if not self.graphs:
                 switches.enter_context(no_cuda_graph())
             yield
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A tick is hundreds of small operations: threads that wait for each other in every one take longer than one alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _choice(name: str, value: str) -> str:

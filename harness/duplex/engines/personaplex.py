@@ -15,8 +15,9 @@ import torch
 
 from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
+from harness.core.threads import one_thread
 from harness.duplex.engines import personaplex_load
-from harness.duplex.engines.arithmetic import BACKENDS, attention, one_thread
+from harness.duplex.engines.arithmetic import BACKENDS, attention
 from harness.duplex.engines.personaplex_checkpoint import cached
 from harness.duplex.engines.personaplex_sizes import ROWS, SIZES
 from harness.duplex.floor import weight_bytes

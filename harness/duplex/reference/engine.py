@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from harness.core.clock import Clock
+from harness.core.threads import one_thread
 from harness.duplex.floor import weight_bytes
 from harness.duplex.protocol import Dialogue, Frame, Parity, Phase, Session
 from harness.duplex.reference.config import FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_RATE
@@ -15,7 +16,7 @@ from harness.duplex.reference.inlet import Inlet, Input, SessionError
 from harness.duplex.reference.lab import ReferenceLab
 from harness.duplex.reference.outlet import Outlet
 from harness.duplex.reference.prompt import Prompt, Prompter
-from harness.duplex.reference.runner import Runner, one_thread
+from harness.duplex.reference.runner import Runner
 from harness.duplex.reference.slots import Occupant, Slots
 from harness.duplex.reference.staging import Mark, Marks
 from harness.duplex.reference.tick import IDLE, Tick

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.core.clock import TICK, Clock, VirtualClock
+from harness.core.threads import one_thread
 from harness.duplex.reference.inlet import SessionError
 from harness.duplex.reference.once import decide_anew, decode_anew
-from harness.duplex.reference.runner import one_thread
 from harness.duplex.reference.slots import Occupant
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ eagerly at that same number. On a CPU the buffers are the device's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from harness.core.threads import one_thread
 from harness.duplex.reference.draws import Draws
 from harness.duplex.reference.tick import IDLE, Buffers, Field, Outcome, Tick
 
@@ -137,14 +138,3 @@ class Runner:
         if not self._on_card:
             return one_thread()
         return nullcontext() if self._sdpa is None else sdpa_kernel(self._sdpa)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A tick is hundreds of small products: threads that wait for each other in every one take longer than one alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
