@@ -79,12 +79,14 @@ class Requests:
 
 
 @pytest.fixture
-def requests(stage: MakeStage, judge: Judge, workload: Workload, generator: torch.Generator) -> Callable[[Sequence[Topology]], Requests]:
+def requests(
+    stage_of_ranks: MakeStage, judge: Judge, workload: Workload, generator: torch.Generator
+) -> Callable[[Sequence[Topology]], Requests]:
     """A function that starts a stage of these ranks, and keeps what is sent to it."""
 
     def make(topologies: Sequence[Topology]) -> Requests:
         judge.stimulus = f"world of {len(topologies)}: {topologies[-1]}"
-        return Requests(judge, workload, generator, stage(topologies))
+        return Requests(judge, workload, generator, stage_of_ranks(topologies))
 
     return make
 
