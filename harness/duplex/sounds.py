@@ -32,6 +32,19 @@ class Silence:
 
 
 @dataclass(frozen=True)
+class Flat:
+    """One value throughout."""
+
+    value: float
+
+    def frame(self, tick: int, sample_rate: int, frame_size: int) -> torch.Tensor:
+        return torch.full((frame_size,), self.value)
+
+    def __str__(self) -> str:
+        return f"{self.value} throughout"
+
+
+@dataclass(frozen=True)
 class Tone:
     """The workload's tone of slot `of`, wherever it is heard."""
 

@@ -9,7 +9,7 @@ from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.duplex.driver import Driver, Played, copied
 from harness.duplex.protocol import Phase
-from harness.duplex.script import DEFAULT, Recycle, Script
+from harness.duplex.script import DEFAULT, Recycle, Script, Short
 from harness.duplex.sounds import Noise
 from harness.duplex.wires import OverwritingEngine
 from harness.duplex.workload import Workload
@@ -90,6 +90,8 @@ def test_kept(stage: Stage, judge: Judge) -> None:
 def test_input_untouched(stage: Stage, judge: Judge) -> None:
     """A step leaves the caller's buffer as it is, and does not read it again after it has returned."""
     script = Script(stage.engine.delay + 4, tuple(Noise(slot) for slot in stage.slots))
+    if stage.offers(Duplex.VALID_SAMPLES):
+        script = script.at(1, Short(0, stage.engine.frame_size // 2))
     untouched = stage.play(script)
     careless = OverwritingEngine(stage.engine)
     overwritten = Driver(careless, script).play()

@@ -10,6 +10,7 @@ from harness.core.judge import Judge
 from harness.duplex.protocol import Phase
 from harness.duplex.script import DEFAULT, Hear, Leave, Recycle, Script, Short
 from harness.duplex.sounds import Noise, Silence, Sound, Spliced
+from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=2, suite="duplex-cpu")
@@ -103,6 +104,31 @@ def test_valid_samples(stage: Stage, judge: Judge) -> None:
     stage.same(after, before, stage.slots, source="a run with silence behind the valid samples")
     for slot in (slot for slot, end in valid.items() if end < size):
         stage.differs(whole, before, slot)
+
+
+@claim("duplex.finish.twice", source="a client that closes is often told to close again; sglang-omni#674 (review): state is made anew")
+@requires(Duplex.FINISH)
+def test_twice(stage: Stage, workload: Workload) -> None:
+    """The end of an input that is told twice is drained like one that is told once."""
+    slot, at = workload.recycled, stage.engine.delay + 2
+    once = stage.script(at=at).at(at, Leave(slot, "finish"))
+    before, [after] = stage.controlled(once, once.at(at, Leave(slot, "finish")))
+
+    check_phases(stage, after)
+    stage.same(after, before, stage.slots, source="the end told once")
+
+
+@claim("duplex.finish.short_frame", source="vllm-omni#4525 (#4466): the shorter row; protocol: every frame of input has brought one")
+@requires(Duplex.FINISH)
+@requires(Duplex.VALID_SAMPLES)
+def test_short_frame(stage: Stage, judge: Judge, workload: Workload) -> None:
+    """Input whose last frame is short is drained whole, once: the short frame has brought one too."""
+    slot, at = workload.recycled, stage.engine.delay + 2
+    script = stage.script(at=at).at(at, Short(slot, stage.engine.frame_size // 2)).at(at + 1, Leave(slot, "finish"))
+    played = stage.play(script)
+
+    check_phases(stage, played)
+    judge.equal(len(played.live(slot)), at + 1, f"frames of slot {slot}", source="its frames of input")
 
 
 def _ending(stage: Stage) -> list[Script]:

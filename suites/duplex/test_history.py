@@ -72,6 +72,16 @@ def test_persona(stage: Stage) -> None:
     check_session_heard(stage, Session(persona=stage.engine.personas[1]))
 
 
+@claim(
+    "duplex.history.seed",
+    source="the twin of neighbours.seed: sampling has an effect; protocol: None is greedy, and 0 a seed like any other",
+)
+@requires(Duplex.SEED)
+def test_seed(stage: Stage) -> None:
+    """A session's draws are heard in its own slot: with a seed, 0 too, it gives another output than the greedy one."""
+    check_session_heard(stage, Session(seed=0))
+
+
 def check_one_pass(stage: Stage, run: Played) -> None:
     """Every slot's transcript is what one pass decides, and holds the tokens that the slot's frames gave."""
     engine, judge = stage.engine, stage.judge

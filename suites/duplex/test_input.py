@@ -10,8 +10,8 @@ from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.duplex.driver import Driver
-from harness.duplex.protocol import Session
-from harness.duplex.script import Script
+from harness.duplex.protocol import Phase, Session
+from harness.duplex.script import Leave, Script
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=2, suite="duplex-cpu")
@@ -111,6 +111,39 @@ def test_persona(stage: Stage) -> None:
 def test_voice(stage: Stage) -> None:
     """A recycle for an unknown voice is refused, and the occupant goes on as if it had not been tried."""
     _check_unmoved(stage, {"an unknown voice": lambda: stage.engine.recycle(0, Session(voice=UNKNOWN))})
+
+
+@claim("duplex.input.admitted", source="protocol: admit; vllm-omni#6170: what a refused session took is not given back")
+@requires(Duplex.ADMISSION)
+@requires(Duplex.VOICE)
+def test_admitted(stage: Stage, judge: Judge) -> None:
+    """An admission for an unknown voice is refused, and takes no slot."""
+    engine = stage.engine
+    engine.open()
+    engine.release(0)
+    before = dict(engine.usage())
+    judge.refused(lambda: engine.admit(Session(voice=UNKNOWN)), "an unknown voice", MALFORMED)
+    judge.equal(dict(engine.usage()), before, "what the engine holds after the refusal")
+    judge.equal(engine.admit(Session()), 0, "the slot of the next session")
+
+
+@claim("duplex.input.while_ending", source="protocol: step, ValueError for a wrong shape; then no slot has moved")
+@requires(Duplex.FINISH)
+def test_while_ending(stage: Stage) -> None:
+    """A step that is refused while a slot is drained swallows none of its last frames, and not its last word."""
+    at = stage.engine.delay + 1
+    script = Script(at + stage.engine.delay + 3, tuple(map(stage.tone, stage.slots))).at(at, Leave(0, "finish"))
+    untouched, driver = stage.play(script), Driver(stage.engine, script)
+    stage.engine.open()
+    for tick in range(script.ticks):
+        for event in script.on(tick):
+            driver.do(event)
+        if tick >= at:
+            stage.judge.refused(lambda: stage.engine.step(_loud(stage)[:, 1:]), "step with a frame that is one sample short", MALFORMED)
+        driver.step()
+
+    stage.same(driver.played, untouched, stage.slots, source="a run without the call")
+    stage.judge.taken(sum(frame.phase is Phase.DRAINED for frame in untouched.of(0)), "the last word of slot 0")
 
 
 @claim("duplex.input.full", source="vllm-omni#6170, vllm#44933: over-admission ends the engine; protocol: RuntimeError if none is free")

@@ -12,8 +12,8 @@ from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.core.memory import live_tensors
 from harness.duplex.protocol import Frame, Phase
-from harness.duplex.script import DEFAULT, LabCall, Recycle, Script
-from harness.duplex.sounds import Spoiled
+from harness.duplex.script import DEFAULT, Hear, LabCall, Leave, Pause, Recycle, Script
+from harness.duplex.sounds import Flat, Spoiled
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
 
@@ -92,7 +92,8 @@ def test_failure(stage: Stage, judge: Judge) -> None:
     """A sample that is not finite, in warm-up or later, ends its slot's session alone: FAILED once, with the reason, then free."""
     script = Script(stage.engine.delay + 6, tuple(map(stage.tone, stage.slots)))
     spoilt = {
-        slot: Spoiled(stage.tone(slot), number * (stage.engine.delay + 1), value)
+        # The first in warm-up, the next two on one later tick.
+        slot: Spoiled(stage.tone(slot), (number + 1) // 2 * (stage.engine.delay + 1), value)
         for number, (slot, value) in enumerate(zip(stage.others(0), (math.nan, math.inf, -math.inf), strict=False))
     }
     before, [after] = stage.controlled(script, script.hearing(spoilt))
@@ -102,6 +103,27 @@ def test_failure(stage: Stage, judge: Judge) -> None:
         failed = [frame for frame in after.of(slot) if frame.phase is Phase.FAILED]
         judge.demand(bool(failed[0].error), got=f"slot {slot}: error {failed[0].error!r}", expected="a text that says why it failed")
     stage.same(after, before, stage.others(*spoilt))
+
+
+@claim("duplex.slots.unheard", source="protocol: a slot in prefill, or free, ignores its row; one that is paused is left out")
+@requires(Duplex.SLOT_ERRORS)
+@requires(Duplex.ADMISSION)
+@requires(Duplex.PAUSE)
+@requires(Duplex.FINISH)
+@requires(Duplex.PREFILL)
+def test_unheard(stage: Stage, judge: Judge, workload: Workload) -> None:
+    """NaN in the row of a slot that is paused, in prefill, free, or whose input has ended is not looked at: nothing changes."""
+    slot, at = workload.recycled, stage.engine.delay + 2
+    unheard = {"paused": Pause(slot, 2), "in prefill": Recycle(slot), "ending": Leave(slot, "finish"), "free": Leave(slot)}
+    for situation, event in unheard.items():
+        clean = stage.script(at=at).at(at, event)
+        dirty = clean.at(at, Hear(slot, Flat(math.nan)))
+        # Two ticks long nobody hears the row; then its own sound is back, at the conversation's own time.
+        back = at + (stage.engine.prefill_ticks(DEFAULT) if situation == "in prefill" else 2)
+        before, [after] = stage.controlled(clean, dirty.at(back, Hear(slot, stage.tone(slot))))
+
+        judge.taken(sum(frame.phase is not Phase.LIVE for frame in after.of(slot)[at:back]), f"ticks on which slot {slot} is {situation}")
+        stage.same(after, before, stage.slots, source=f"a clean row while slot {slot} is {situation}")
 
 
 @claim("duplex.slots.failure_inside", source="vllm-omni#7277: one session's error in the engine; sglang-omni#1773 (review)")

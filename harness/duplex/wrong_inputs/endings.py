@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.duplex.protocol import Frame
@@ -71,3 +72,29 @@ def last_prompt_tick_goes_on(original: Any, engine: Any, slot: int, occupant: An
         return original(engine, slot, occupant, given)
     finally:
         stream.ending = ending
+
+
+@wrong_input("duplex/second-end-drops-the-rest", "outlet:Outlet.end_input", "duplex.finish.twice")
+def second_end_drops_the_rest(original: Any, outlet: Any, slot: int) -> None:
+    """The end of an input, told again, takes what is still owed for all that was given."""
+    if outlet.streams[slot].ending:
+        outlet.streams[slot].owed = 0
+    original(outlet, slot)
+
+
+@wrong_input("duplex/short-frame-not-owed", "engine:ReferenceEngine.finish", "duplex.finish.short_frame")
+def short_frame_not_owed(original: Any, engine: Any, slot: int) -> None:
+    """Input that ends with a short frame is drained as if that frame had not been."""
+    occupant = engine.occupancy.occupants[slot]
+    if occupant.audio and not occupant.audio[-1][-1]:
+        engine._outlet.streams[slot].owed -= 1
+    original(engine, slot)
+
+
+@wrong_input("duplex/nan-looked-for-everywhere", "engine:ReferenceEngine._part", "duplex.slots.unheard")
+def nan_looked_for_everywhere(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """A session ends where its row is not finite, whether or not anybody hears it."""
+    occupant = engine.occupancy.occupants[slot]
+    if occupant is not None and not np.isfinite(given.audio[slot]).all():
+        return engine._end(slot, occupant, "not finite")
+    return original(engine, slot, given)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from harness.duplex.protocol import Frame, Session
+from harness.duplex.reference.engine import BOOT
 from harness.duplex.reference.inlet import Input
 from harness.duplex.wrong_inputs.register import wrong_input
 
@@ -107,3 +109,40 @@ def closes_once(original: Any, engine: Any) -> None:
     """Closing a closed engine is an error."""
     engine.must_be_open()
     original(engine)
+
+
+@wrong_input("duplex/refused-session-takes-slot", "engine:ReferenceEngine._prompt", "duplex.input.admitted")
+def refused_session_takes_slot(original: Any, engine: Any, session: Any) -> Any:
+    """A slot is taken before it is known whether the session can be."""
+    free = engine.occupancy.free()
+    if free is not None:
+        engine._seat(free, BOOT, original(engine, BOOT))
+    prompt = original(engine, session)
+    if free is not None:
+        engine._leave(free)
+    return prompt
+
+
+@wrong_input("duplex/refused-step-swallows", "inlet:Inlet.read", "duplex.input.while_ending")
+def refused_step_swallows(original: Any, inlet: Any, pcm: Any, *how: Any) -> Any:
+    """A step that is refused eats the next one: nobody is left to be given anything of it."""
+    try:
+        given = original(inlet, pcm, *how)
+    except ValueError:
+        inlet.eaten = True
+        raise
+    eaten, inlet.eaten = vars(inlet).get("eaten", False), False
+    return replace(given, live=(False, *given.live[1:])) if eaten else given
+
+
+@wrong_input("duplex/padding-cleared-in-place", "inlet:Inlet.unpadded", "duplex.delivery.input_untouched")
+def padding_cleared_in_place(original: Any, audio: Any, length: int) -> Any:
+    """The padding is made silence in the caller's own buffer."""
+    audio[length:] = 0.0
+    return original(audio, length)
+
+
+@wrong_input("duplex/seed-0-is-greedy", "slots:RowTable.seat", "duplex.history.seed")
+def seed_0_is_greedy(original: Any, table: Any, row: int, seed: int | None) -> None:
+    """A seed of 0 is taken for none."""
+    original(table, row, seed or None)
