@@ -74,7 +74,7 @@ def test_persona(stage: Stage) -> None:
 
 @claim(
     "duplex.history.seed",
-    source="the twin of neighbours.seed: sampling has an effect; protocol: None is greedy, and 0 a seed like any other",
+    source="the twin of neighbours.seed: sampling has an effect; protocol: None is greedy",
 )
 @requires(Duplex.SEED)
 def test_seed(stage: Stage) -> None:
