@@ -1,4 +1,4 @@
-"""An engine seen through a careless caller."""
+"""An engine seen through callers who treat their buffers in ways of their own."""
 
 from __future__ import annotations
 
@@ -29,3 +29,16 @@ class OverwritingEngine:
         self.buffers.append((given, pcm.clone()))
         pcm.fill_(-0.9)
         return frames
+
+
+class TransposingEngine:
+    """Hands every call on; the samples of a step lie column by column in memory."""
+
+    def __init__(self, engine: DuplexEngine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def step(self, pcm: torch.Tensor, *args: Any, **kwargs: Any) -> list[Frame]:
+        return self._engine.step(pcm.T.contiguous().T, *args, **kwargs)

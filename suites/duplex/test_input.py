@@ -12,6 +12,7 @@ from harness.core.judge import Judge
 from harness.duplex.driver import Driver
 from harness.duplex.protocol import Phase, Session
 from harness.duplex.script import Leave, Script
+from harness.duplex.wires import TransposingEngine
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=2, suite="duplex-cpu")
@@ -45,6 +46,17 @@ def test_shape(stage: Stage) -> None:
         "nothing": None,
     }
     _check_unmoved(stage, {f"step with {what}": (lambda pcm=pcm: step(pcm)) for what, pcm in bad.items()})
+
+
+@claim("duplex.input.layout", source="protocol: f32[slots, frame_size], whatever its strides")
+def test_layout(stage: Stage) -> None:
+    """Samples are heard by their values, however they lie in memory."""
+    script = Script(stage.engine.delay + 4, tuple(map(stage.tone, stage.slots)))
+    untouched = stage.play(script)
+    by_columns = Driver(TransposingEngine(stage.engine), script).play()
+
+    stage.same(by_columns, untouched, stage.slots, source="the same samples, row by row")
+    stage.judge.taken(len(untouched.live(0)), "frames of slot 0")
 
 
 @claim("duplex.input.live", source="protocol: step, ValueError for a wrong length")

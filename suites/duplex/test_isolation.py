@@ -1,11 +1,13 @@
 """A slot is recycled while the others talk, and nobody else hears of it."""
 
+from collections.abc import Callable
+
 from fixtures.duplex import Stage
 from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.duplex.protocol import Phase, Session
-from harness.duplex.script import Recycle
+from harness.duplex.script import Pause, Recycle
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
 
@@ -91,3 +93,27 @@ def test_after_wrap(stage: Stage, workload: Workload, wrapped: int) -> None:
 
     stage.same(after, before, stage.others(slot))
     stage.differs(after, before, slot)
+
+
+@claim("duplex.isolation.while_paused", source="vllm-omni#7670 (active mask): a row that a tick leaves out")
+@requires(Duplex.PAUSE)
+def test_while_paused(stage: Stage, workload: Workload) -> None:
+    """Recycling a slot while another is paused leaves that one's output, before and after its pause, and every other's, bit-identical."""
+    slot, at = workload.recycled, workload.act_at
+    paused = stage.script().at(at, Pause((slot + 1) % len(stage.slots), workload.pause_ticks))
+    before, [after] = stage.controlled(paused, paused.at(at + 1, Recycle(slot)))
+
+    stage.same(after, before, stage.others(slot))
+    stage.differs(after, before, slot)
+
+
+@claim("duplex.isolation.large_batch", source="FAULTS a-graph-pad-writes-slot, a-batch-size-numerics: right in a small batch")
+@requires(Duplex.BATCH_PARITY)
+def test_large_batch(build_stage: Callable[..., Stage], workload: Workload) -> None:
+    """Recycling the last slot of nine leaves every other slot's output bit-identical."""
+    stage = build_stage(batch="9")
+    untouched, last = stage.script(), stage.slots[-1]
+    before, [after] = stage.controlled(untouched, untouched.at(workload.act_at, Recycle(last)))
+
+    stage.same(after, before, stage.others(last))
+    stage.differs(after, before, last)

@@ -8,7 +8,7 @@ from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.duplex.protocol import Phase, Session
-from harness.duplex.script import Admit, Leave, Pause, Recycle, Script
+from harness.duplex.script import Admit, Leave, Pause, Recycle, Script, Short
 from harness.duplex.sounds import Noise, Silence, Sound, Spoiled
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
@@ -98,6 +98,17 @@ def test_not_finite(stage: Stage, workload: Workload) -> None:
         stage.same(run, before, stage.others(*bad))
         for broken in bad:
             stage.shows(run, before, broken)
+
+
+@claim("duplex.neighbours.short_frame", source="sglang-omni#319 (review): a tail whose size depends on a neighbour's length")
+@requires(Duplex.VALID_SAMPLES)
+def test_short_frame(stage: Stage, workload: Workload) -> None:
+    """A neighbour's short frame leaves a slot's output bit-identical."""
+    untouched, slot = stage.script(), workload.recycled
+    before, [after] = stage.controlled(untouched, untouched.at(workload.act_at, Short(slot, stage.engine.frame_size // 2)))
+
+    stage.same(after, before, stage.others(slot))
+    stage.differs(after, before, slot)
 
 
 @claim("duplex.neighbours.finish", source="issue: input that ends is drained; here, while others talk")

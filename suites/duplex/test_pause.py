@@ -5,7 +5,7 @@ from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.duplex.driver import Played
 from harness.duplex.protocol import Frame, Phase, Session
-from harness.duplex.script import Pause, Recycle
+from harness.duplex.script import Leave, Pause, Recycle
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
 
@@ -16,13 +16,14 @@ register_cuda_ci(est_time=20, suite="duplex-h100")
 @claim("duplex.pause.talking", source="FAULTS a-idle-row-advances; vllm-omni#7670: pause k ticks, then resume")
 @requires(Duplex.PAUSE)
 def test_talking(stage: Stage, workload: Workload) -> None:
-    """A conversation that is paused for some ticks, once or again, goes on as if the pauses had never been."""
+    """A conversation that is paused for some ticks, once or again, or for long, goes on as if the pauses had never been."""
     untouched, slot = stage.script(), workload.recycled
     once = untouched.at(workload.act_at, Pause(slot, workload.pause_ticks))
     stutter = untouched.at(2, Pause(slot, 1)).at(4, Pause(slot, 1)).at(workload.act_at, Pause(slot, workload.pause_ticks))
-    before, runs = stage.controlled(untouched, once, stutter)
+    long = untouched.at(2, Pause(slot, 3 * workload.pause_ticks))
+    before, runs = stage.controlled(untouched, once, stutter, long)
 
-    for after, pauses in zip(runs, (workload.pause_ticks, 2 + workload.pause_ticks), strict=True):
+    for after, pauses in zip(runs, (workload.pause_ticks, 2 + workload.pause_ticks, 3 * workload.pause_ticks), strict=True):
         check_resumed(stage, after, before, slot, pauses)
 
 
@@ -65,6 +66,19 @@ def test_prefill(stage: Stage, workload: Workload) -> None:
     before, [after] = stage.controlled(recycled, stuttering)
 
     check_resumed(stage, after, before, slot, sum(frame.phase is Phase.PAUSED for frame in after.of(slot)))
+
+
+@claim("duplex.pause.ending", source="protocol: live = False leaves a slot out of the tick, also one that is drained")
+@requires(Duplex.PAUSE)
+@requires(Duplex.FINISH)
+def test_ending(stage: Stage, workload: Workload) -> None:
+    """A slot that is paused while it is drained is given its last frames, and its last word, after the pause."""
+    slot, at = workload.recycled, stage.engine.delay + 2
+    untouched = stage.script(at=at, after=workload.pause_ticks + stage.engine.delay + 3).at(at, Leave(slot, "finish"))
+    before, [after] = stage.controlled(untouched, untouched.at(at, Pause(slot, workload.pause_ticks)))
+
+    stage.judge.equal([frame.phase for frame in after.of(slot)].count(Phase.DRAINED), 1, f"last words of slot {slot}")
+    check_resumed(stage, after, before, slot, workload.pause_ticks)
 
 
 @claim("duplex.pause.everyone", source="protocol: live = False leaves a slot out of the tick; all of them")

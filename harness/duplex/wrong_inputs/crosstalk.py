@@ -107,6 +107,27 @@ def past_eight_rows(original: Any, tick: Any, frame: torch.Tensor) -> torch.Tens
     return codes ^ 1 if len(tick.state.decoder.tiles) > 1 else codes
 
 
+@wrong_input("duplex/recycle-wipes-next", "engine:ReferenceEngine.recycle", "duplex.isolation.while_paused")
+def recycle_wipes_next(original: Any, engine: Any, slot: int, session: Any) -> None:
+    """Recycling a slot empties the next slot's row."""
+    original(engine, slot, session)
+    wipe(engine, slot + 1)
+
+
+@wrong_input("duplex/short-frame-cuts-next", "inlet:Inlet.lengths", "duplex.neighbours.short_frame")
+def short_frame_cuts_next(original: Any, inlet: Any, valid_samples: Any) -> tuple[int, ...]:
+    """Where a slot's frame is short, so is the next one's."""
+    lengths = original(inlet, valid_samples)
+    return tuple(min(length, lengths[number - 1]) for number, length in enumerate(lengths))
+
+
+@wrong_input("duplex/second-tile-resets-first", "tiles:Tiles.reset", "duplex.isolation.large_batch")
+def second_tile_resets_first(original: Any, tiles: Any, rows: torch.Tensor) -> None:
+    """A row is made new in the first tile, whichever tile it lies in."""
+    for row in rows.nonzero().flatten().tolist():
+        tiles.tiles[0].reset(row % tiles.size)
+
+
 def wipe(engine: Any, slot: int) -> None:
     """Empty the row of a slot, whoever sits in it."""
     row = engine.occupancy.table.row_of[slot % engine.slots]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,22 @@ def pause_begins_text_anew(original: Any, engine: Any, slot: int, given: Any) ->
     if isinstance(part, Frame) and part.phase is Phase.PAUSED:
         engine._outlet.streams[slot].spoken = False
     return part
+
+
+@wrong_input("duplex/long-pause-counts", "engine:ReferenceEngine._part", "duplex.pause.talking")
+def long_pause_counts(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """The ninth tick of a pause is a tick of the conversation."""
+    part = original(engine, slot, given)
+    occupant = engine.occupancy.occupants[slot]
+    if occupant is not None:
+        paused = isinstance(part, Frame) and part.phase is Phase.PAUSED
+        occupant.paused = vars(occupant).get("paused", 0) + 1 if paused else 0
+        occupant.position += occupant.paused == 9
+    return part
+
+
+@wrong_input("duplex/drain-ignores-pause", "engine:ReferenceEngine._part", "duplex.pause.ending")
+def drain_ignores_pause(original: Any, engine: Any, slot: int, given: Any) -> Any:
+    """A slot whose input has ended is drained whether or not it is paused."""
+    stream = engine._outlet.streams.get(slot)
+    return original(engine, slot, replace(given, live=(True,) * engine.slots) if stream is not None and stream.ending else given)

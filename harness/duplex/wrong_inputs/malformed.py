@@ -146,3 +146,10 @@ def padding_cleared_in_place(original: Any, audio: Any, length: int) -> Any:
 def seed_0_is_greedy(original: Any, table: Any, row: int, seed: int | None) -> None:
     """A seed of 0 is taken for none."""
     original(table, row, seed or None)
+
+
+@wrong_input("duplex/strides-ignored", "inlet:Inlet.read", "duplex.input.layout")
+def strides_ignored(original: Any, inlet: Any, pcm: Any, *how: Any) -> Input:
+    """Samples are read row by row from where they begin, however they lie."""
+    flat = torch.as_strided(pcm, pcm.shape, (pcm.shape[1], 1)) if isinstance(pcm, torch.Tensor) and not pcm.is_contiguous() else pcm
+    return original(inlet, flat, *how)
