@@ -51,6 +51,8 @@ def test_memory(stage: Stage, judge: Judge, workload: Workload) -> None:
     waves, held = -(-workload.sessions // engine.slots), {}
     for wave in range(waves):
         for slot in stage.slots:
+            if slot % 2 and stage.offers(Duplex.CANCEL):
+                engine.cancel(slot)
             engine.recycle(slot, DEFAULT)
         _tick(stage)
         if wave == 1:
