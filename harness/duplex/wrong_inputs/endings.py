@@ -98,3 +98,10 @@ def nan_looked_for_everywhere(original: Any, engine: Any, slot: int, given: Any)
     if occupant is not None and not np.isfinite(given.audio[slot]).all():
         return engine._end(slot, occupant, "not finite")
     return original(engine, slot, given)
+
+
+@wrong_input("duplex/cancel-lets-drain", "engine:ReferenceEngine.cancel", "duplex.cancel.draining")
+def cancel_lets_drain(original: Any, engine: Any, slot: int) -> None:
+    """A session whose input has ended is not cancelled: its last frames are given."""
+    if not engine._outlet.is_ending(slot):
+        original(engine, slot)
