@@ -17,7 +17,7 @@ register_cuda_ci(est_time=20, suite="duplex-h100")
 @requires(Duplex.PAUSE)
 def test_talking(stage: Stage, workload: Workload) -> None:
     """A conversation that is paused for some ticks, once or again, or for long, goes on as if the pauses had never been."""
-    untouched, slot = stage.script(), workload.recycled
+    untouched, slot = stage.script(at=workload.act_at + 2 * workload.pause_ticks), workload.recycled
     once = untouched.at(workload.act_at, Pause(slot, workload.pause_ticks))
     stutter = untouched.at(2, Pause(slot, 1)).at(4, Pause(slot, 1)).at(workload.act_at, Pause(slot, workload.pause_ticks))
     long = untouched.at(2, Pause(slot, 3 * workload.pause_ticks))
