@@ -5,7 +5,7 @@ from harness.core.capabilities import Duplex, requires
 from harness.core.claims import claim
 from harness.duplex.driver import Played
 from harness.duplex.protocol import Frame, Phase, Session
-from harness.duplex.script import Leave, Pause, Recycle
+from harness.duplex.script import DEFAULT, Leave, Pause, Recycle
 from harness.duplex.workload import Workload
 from markers import register_ci, register_cuda_ci
 
@@ -58,14 +58,16 @@ def test_before_first_word(stage: Stage, workload: Workload) -> None:
 def test_prefill(stage: Stage, workload: Workload) -> None:
     """A slot that is paused on any tick of its prefill goes through the rest of it as if the pause had never been."""
     slot = workload.recycled
-    recycled = stage.script(at=1).at(1, Recycle(slot))
+    session = Session(voice=stage.engine.voices[1]) if stage.offers(Duplex.VOICE) else DEFAULT
+    pauses = stage.engine.prefill_ticks(session) + 1
+    recycled = stage.script(at=1, after=workload.after_ticks + pauses, session=session).at(1, Recycle(slot, session))
     stuttering = recycled
-    for number in range(stage.engine.prefill_ticks(recycled.events[0][1].session) + 1):
+    for number in range(pauses):
         # Every other tick is a pause: before each step of the prefill, and before the first tick of the conversation.
         stuttering = stuttering.at(1 + 2 * number, Pause(slot, 1))
     before, [after] = stage.controlled(recycled, stuttering)
 
-    check_resumed(stage, after, before, slot, sum(frame.phase is Phase.PAUSED for frame in after.of(slot)))
+    check_resumed(stage, after, before, slot, pauses)
 
 
 @claim("duplex.pause.ending", source="protocol: live = False leaves a slot out of the tick, also one that is drained")
