@@ -124,6 +124,20 @@ def test_text_of_tokens(stage: Stage, judge: Judge, workload: Workload) -> None:
         judge.equal(text, said.setdefault(token, text), f"text of token {token} in frame {number}", source="an earlier frame")
 
 
+@claim("duplex.conversation.full_scale", source="protocol: audio is between -1 and 1; what is loud is where it can fail")
+@requires(Duplex.KNOWN_ANSWERS)
+def test_full_scale(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -> None:
+    """An answer's loudest sample stays within full scale, and is louder than what the slot gives before it is asked."""
+    first = next(dialogue for dialogue in dialogues if dialogue.answer)
+    script, [asked] = conversations(stage, [first])
+    frames = stage.play(script).live(asked.slot, epoch=asked.epoch)
+    peaks = [float(frame.audio.abs().max()) for frame in frames if frame.audio is not None]
+    judge.taken(len(peaks), f"frames of {asked}")
+    judge.figure("peak", max(peaks), "of full scale", 1.0)
+    judge.demand(max(peaks) <= 1, got=f"a peak of {max(peaks):.3f} in {asked}", expected="at most 1")
+    judge.taken(int(max(peaks) > peaks[0]), f"sound of {asked}")
+
+
 def _check_answers(stage: Stage, dialogues: Sequence[Dialogue]) -> None:
     """Each gives exactly its text."""
     __tracebackhide__ = True

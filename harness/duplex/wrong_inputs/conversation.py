@@ -80,3 +80,10 @@ def text_a_frame_late(original: Any, outlet: Any, stream: Any, token: int) -> st
     before = vars(stream).get("token", token)
     stream.token = token
     return original(outlet, stream, before)
+
+
+@wrong_input("duplex/speech-over-full-scale", "outlet:Outlet.give", "duplex.conversation.full_scale")
+def speech_over_full_scale(original: Any, outlet: Any, slot: int, occupant: Any, mark: Any, tokens: Any, audio: Any) -> Any:
+    """What is loud enough to be speech is made louder than full scale."""
+    peak = float(audio.abs().max())
+    return original(outlet, slot, occupant, mark, tokens, audio * (1.2 / peak) if peak > 0.05 else audio)
