@@ -6,6 +6,7 @@ import datetime
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ _EXCUSED = ("FAIL", "INCONCLUSIVE", "VACUOUS")
 class KnownFailure:
     """One entry. `versions` lists the engine's versions that it was seen on; dates are ISO; `issue` is a link, or says that none is filed.
 
-    `engine` is a name as --engine takes it: an entry with options holds for a run with just those.
+    `engine` is a name as --engine takes it: an entry with options holds for a run with just those. It may be a glob, so that
+    `duplex/moshi*` holds for that engine with any options.
     """
 
     engine: str
@@ -102,7 +104,7 @@ def check_names(entries: list[KnownFailure], engines: Iterable[str], claims: set
     """Raise UsageError for an entry of an engine or a claim that there is not: it would excuse nothing, silently."""
     for number, entry in enumerate(entries, start=1):
         engine = entry.engine.partition(":")[0]
-        if engine not in engines:
+        if not any(fnmatchcase(name, engine) for name in engines):
             raise pytest.UsageError(f"known failure {number}: {unknown('engine', engine, engines)}")
         if claims and entry.claim not in claims:
             raise pytest.UsageError(f"known failure {number}: {unknown('claim', entry.claim, claims)}")
@@ -124,7 +126,7 @@ def expectation(item: pytest.Item, not_yet: tuple[str, str] | None) -> Expectati
         remedy = f"raise the capability {capability} of {spec.name} in {place} from not_yet"
         return Expectation(frozenset({Verdict.FAIL, Verdict.VACUOUS}), f"{capability} not yet: {reason}", remedy)
     for entry in known_failures(item.config):
-        if entry.engine == selection.label and entry.claim == claim.id and spec.version in entry.versions:
+        if fnmatchcase(selection.label, entry.engine) and entry.claim == claim.id and spec.version in entry.versions:
             return Expectation(
                 frozenset({entry.verdict}),
                 f"{entry.issue}: {entry.evidence}",

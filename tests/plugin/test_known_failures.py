@@ -32,6 +32,15 @@ def test_entry_with_options(suite, options, verdict):
     assert suite.run("--engine", f"connector/toy{options}", engine=None).verdict == verdict
 
 
+@pytest.mark.parametrize(("pattern", "verdict"), [("connector/toy*", "KNOWN"), ("*/toy", "FAIL")])
+def test_entry_for_any_options(suite, pattern, verdict):
+    """An entry may be a glob, which the name with its options must match."""
+    suite.check(BREAKS)
+    suite.known(engine=pattern)
+
+    assert suite.run("--engine", "connector/toy:mode=loud", engine=None).verdict == verdict
+
+
 @pytest.mark.parametrize(("look_again", "told"), [("2020-01-01", True), ("9999-12-31", False)])
 def test_look_again(suite, look_again, told):
     """An entry whose day has come is told of; it excuses for now."""

@@ -1,7 +1,8 @@
 """The operations of a decode step, in loops like the engines': what one step gives is part of what the next one takes.
 
 Calls on the very same tensors are no probe: cuDNN 9.19's attention with one query and a boolean mask gives the same bits for 200 calls on
-the same tensors, and other bits in a loop that writes one key a step, once more than 64 keys are visible (seen on an H200).
+the same tensors, and other bits in a loop that writes one key a step, once more than 64 keys are visible (seen on an H200). Nor are
+keys among which one wins every query: a sum with one large term is the same in any order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ RING_STEPS = 140
 STEPS = 24
 """Steps of the other loops."""
 _DRAWN = 8
-"""Steps with inputs of their own; then they come again, and what the last step gave keeps the loop from repeating itself."""
+"""Steps of the other loops with inputs of their own; then they come again, and what the last step gave keeps the loop from repeating itself."""
+_FLAT = 0.1
+"""Of normal draws, for attention: scores are so near to one another that each query weighs all the keys it sees."""
 
 BACKENDS = {
     "default": None,
@@ -87,7 +90,7 @@ def _attention(sizes: Sizes, device: torch.device, backend: SDPBackend | None) -
     """One query a row over a ring of keys that is written one a step, with a boolean mask of what is written."""
 
     def run(batch: int) -> list[torch.Tensor]:
-        said = _draw((_DRAWN, 3, BATCHES[-1], sizes.heads, sizes.head_dim), device, sizes.attention)[:, :, :batch]
+        said = (_draw((RING_STEPS, 3, BATCHES[-1], sizes.heads, sizes.head_dim), device, sizes.attention) * _FLAT)[:, :, :batch]
         rings = torch.zeros(sizes.layers, 2, batch, sizes.heads, sizes.ring, sizes.head_dim, dtype=sizes.attention, device=device)
         places = torch.arange(sizes.ring, device=device)
         x, given = torch.zeros_like(said[0, 0]), []
@@ -96,7 +99,7 @@ def _attention(sizes: Sizes, device: torch.device, backend: SDPBackend | None) -
             for step in range(RING_STEPS):
                 visible = (places <= step).expand(batch, 1, 1, sizes.ring)
                 for keys, values in rings:
-                    query, keys[:, :, step % sizes.ring], values[:, :, step % sizes.ring] = said[step % _DRAWN] + x
+                    query, keys[:, :, step % sizes.ring], values[:, :, step % sizes.ring] = said[step] + x
                     x = F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=visible)[:, :, 0]
                 given.append(x)
         return given
