@@ -24,7 +24,7 @@ RING_STEPS = 140
 STEPS = 24
 """Steps of the other loops."""
 _DRAWN = 8
-"""Steps of the other loops with inputs of their own; then they come again, and what the last step gave keeps a loop from repeating itself."""
+"""Steps of the other loops with inputs of their own; then they come again, but what the last step gave does not."""
 _FLAT = 0.1
 """Of normal draws, for attention: scores are so near to one another that each query weighs all the keys it sees."""
 
