@@ -5,7 +5,8 @@ import torch
 
 from harness.duplex.reference.config import CONFIGS
 from harness.duplex.reference.model import DuplexModel
-from tests.duplex.networks import SMALL, Stream, agree, small
+from harness.duplex.reference.weights import DATA, TRAINED
+from tests.duplex.networks import SMALL, TICKS, Stream, agree, small, sound
 
 
 def test_a_seed_draws_one_model():
@@ -44,7 +45,16 @@ def test_half_precision_steps():
         outputs = stream.run(stream.inputs())
         assert torch.isfinite(outputs).all()
         assert kind == "decoder" or outputs.max() <= max(SMALL.audio_card, SMALL.text_card)
-        assert {part.dtype for part in stream.parts(0)} == {torch.bfloat16, torch.int64}
+        assert {part.dtype for part in stream.parts(0)} == {torch.bfloat16 if kind == "language" else torch.float32, torch.int64}
+
+
+def test_half_precision_hears_the_same():
+    """The codec of a model in bfloat16 is the codec of the trained weights, to the bit; rounded to bfloat16 it hears other codes."""
+    full, half = (DuplexModel.load(DATA / TRAINED, CONFIGS["tiny"], dtype=dtype) for dtype in (torch.float32, torch.bfloat16))
+    heard = full.codec.encode_sequence(sound(1, TICKS).flatten(1))
+
+    agree(half.codec.encode_sequence(sound(1, TICKS).flatten(1)), heard)
+    assert not torch.equal(half.codec.to(torch.bfloat16).encode_sequence(sound(1, TICKS).flatten(1)), heard)
 
 
 def test_the_shipped_size_fits_its_file():

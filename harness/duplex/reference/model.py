@@ -61,12 +61,17 @@ class State:
 
 
 class DuplexModel(nn.Module):
-    """One size of the network. `silence` and `sine` i64[8]: codes of the sounds that a prefill hears."""
+    """One size of the network. `silence` and `sine` i64[8]: codes of the sounds that a prefill hears.
+
+    The codec is float32 whatever the type of the rest.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.codec = Codec(config.codec)
+        with _defaults(torch.get_default_device(), torch.float32):
+            # As in the model that this one is shaped after: in bfloat16 an encoder hears other codes than it was trained to.
+            self.codec = Codec(config.codec)
         self.language = LanguageModel(config)
         self.register_buffer("silence", torch.zeros(AGENT_ROWS, dtype=torch.int64))
         self.register_buffer("sine", torch.zeros(AGENT_ROWS, dtype=torch.int64))
@@ -107,7 +112,7 @@ class DuplexModel(nn.Module):
         tile = CPU_TILE if like.device.type == "cpu" else rows
 
         def ring(size: int, transformer: nn.Module) -> RingKV:
-            return RingKV(transformer.config, size, like.device, like.dtype)
+            return RingKV(transformer.config, size, like.device, next(transformer.parameters()).dtype)
 
         with torch.inference_mode(False):
             return State(

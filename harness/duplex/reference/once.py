@@ -53,7 +53,7 @@ def decode_anew(tick: Tick, occupant: Occupant) -> tuple[torch.Tensor, float]:
     rows = range(ROWS)[AGENT]
     codes = torch.stack([columns[[frame + DELAYS[row] for frame in frames], row] for row in rows], 1)[None]
     codec = tick.model.codec
-    wide = copy.deepcopy(codec).to(WIDER[tick.model.language.embedding.dtype])
+    wide = copy.deepcopy(codec).to(WIDER[next(codec.parameters()).dtype])
     narrow_sound, sound = (each.decode_sequence(codes)[0].double() for each in (codec, wide))
     unsure = 2 * float((narrow_sound - sound).abs().max())
     return sound.view(-1, FRAME_SIZE).cpu(), max(unsure, STEP)
