@@ -144,7 +144,54 @@ class Duplex(str, Enum):
     """The engine offers a `Lab`: its rows can be moved and poisoned, its decisions computed anew."""
 
 
-VOCABULARY: dict[str, type[Enum]] = {"duplex": Duplex, "transfer": Transfer, "connector": ConnectorCap}
+class TierCap(str, Enum):
+    """Capabilities of a tiered prefix-cache LLM server (`tier/...`)."""
+
+    CACHED_TOKENS = "cached_tokens"
+    """A completion says how many prompt tokens came from a cache."""
+    TIER_HITS = "tier_hits"
+    """A completion says which tier they came from."""
+    TOKEN_IDS = "token_ids"
+    """A completion carries the new tokens, and a prompt may be given as tokens."""
+    LOGITS = "logits"
+    """A completion carries the logits of its new tokens, where it is asked to."""
+    EXACT_RESTORE = "exact_restore"
+    """A warm request gives the cold one's bits: token ids, and logits where the engine gives any."""
+    HOST_TIER = "host_tier"
+    """Pages that leave the device come back from the host; the option `host=on|off` says whether there is such a tier."""
+    CAPACITY = "capacity"
+    """`device_capacity` is known."""
+    SIZES = "sizes"
+    """Its options `device_pages` and `host_pages` say how many pages each tier has, `max_running` how many requests run at once."""
+    POLICY = "policy"
+    """The engine declares its `Policy`: it owes each count that follows from it."""
+    STEPPED = "stepped"
+    """The engine works only inside `pump`, a step a call, so that an event can be placed between two of them."""
+    BATCH = "batch"
+    """Several requests run at once."""
+    SALT = "salt"
+    """A request may carry a salt that keeps its pages apart."""
+    ADAPTER = "adapter"
+    """A request may name an adapter of the model."""
+    MEDIA = "media"
+    """A request may carry an image."""
+    MODEL_VERSION = "model_version"
+    """A request may name the version of the weights."""
+    ABORT = "abort"
+    """A request can be ended before it is done."""
+    RETRACT = "retract"
+    """A running request can lose its pages and go on later."""
+    DROP_DEVICE = "drop_device"
+    """What the device keeps can be let go while the host tier keeps its own."""
+    FLUSH = "flush"
+    """All that is kept can be forgotten."""
+    HTTP = "http"
+    """The engine is a server that is asked over HTTP, at its `url`, as OpenAI's completions are."""
+    LAB = "lab"
+    """The engine offers a `TierLab`: lag and failures of copies, a look at pages, keys that collide."""
+
+
+VOCABULARY: dict[str, type[Enum]] = {"duplex": Duplex, "transfer": Transfer, "connector": ConnectorCap, "tier": TierCap}
 """Kind to the enum of its capabilities. An engine declares each member; one left out is an error."""
 
 
