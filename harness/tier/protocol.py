@@ -145,7 +145,10 @@ class TierLab(Lab, Protocol):
         ...
 
     def read_page(self, tier: Tier, request: Request, index: int) -> Mapping[str, torch.Tensor] | None:
-        """The page of the prompt's tokens [index * page, ...) as it is kept in that tier, by group: f[layers, 2, page, heads, dim]; or None."""
+        """The page of the prompt's tokens from index * page on, as that tier keeps it, or None.
+
+        By group: f[layers, 2, page, heads, dim], keys first.
+        """
         ...
 
     def write_page(self, tier: Tier, request: Request, index: int, group: str, content: torch.Tensor) -> None:
@@ -161,7 +164,7 @@ class TierLab(Lab, Protocol):
         ...
 
     def anew(self, request: Request) -> Completion:
-        """The request computed by the same network without any cache of ours: same chunks, one forward each, over contiguous keys and values."""
+        """The request computed by the same network without this cache: the same chunks, over contiguous keys and values."""
         ...
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-WORDS = "amber birch cobalt damson ember fennel garnet hazel indigo juniper kestrel larch mallow nutmeg".split()
+WORDS = [
+    "amber",
+    "birch",
+    "cobalt",
+    "damson",
+    "ember",
+    "fennel",
+    "garnet",
+    "hazel",
+    "indigo",
+    "juniper",
+    "kestrel",
+    "larch",
+    "mallow",
+    "nutmeg",
+]
 """The seeds'."""
 
 
