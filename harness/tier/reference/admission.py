@@ -43,7 +43,7 @@ class Admission:
     """Copies under way, with the host's pages that they read."""
 
     def match(self, keys: list[Key], prompt: int) -> Found:
-        """The longest run of pages from the start, each on the device or whole on the host, to a multiple of a chunk before the last token."""
+        """The longest run of pages from the start, on the device or whole on the host, to a multiple of a chunk before the last token."""
         found = Found()
         for key in keys:
             on_device, on_host = self.device.find(key), self.host.find(key)

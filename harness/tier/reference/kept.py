@@ -83,12 +83,12 @@ class TierIndex:
         return True
 
     def victims(self) -> list[Kept]:
-        """What may go, the first to go first: the longest unused, and of those used at one time the one farthest from its prompt's start."""
+        """What may go, the first to go first."""
         return sorted((kept for kept in self._kept.values() if not kept.pins and kept.arrived), key=self.rank)
 
     @staticmethod
     def rank(kept: Kept) -> tuple[int, int]:
-        """Its place in the order of going."""
+        """The longest unused goes first, and of those used at one moment the one farthest from the start of its prompt."""
         return kept.used, -kept.key.depth
 
     def take(self, blocks: int) -> list[tuple[int, ...]]:

@@ -16,10 +16,11 @@ from harness.tier.reference.keys import Key, Owner
 class Run:
     """What is known of it, and, while it is running, what it holds.
 
-    `tokens` are the new tokens that it has, over all its admissions; `told` what the completion says was cached, `confirmed` by a first step. Of one admission: `kept`
-    are the device's pages that it holds by a pin, in order from the start of the prompt; `own` the pages of tokens that are its alone, by
-    their place in the prompt; `computed` positions are written; `decided` counts its new tokens, those told again after a retraction
-    included.
+    Over all its admissions: `tokens` are the new tokens that it has; `told` what the completion says was cached, `confirmed` by a first
+    step.
+
+    Of one admission: `kept` are the device's pages that it holds by a pin, by their place in the prompt; `own` those that are its alone;
+    `computed` positions are written; `decided` counts its new tokens, those told again after a retraction included.
     """
 
     handle: int
