@@ -12,7 +12,7 @@ from harness.core.threads import one_thread
 from harness.tier.protocol import Tier
 from harness.tier.reference.cache import PagedCache
 from harness.tier.reference.config import GROUPS
-from harness.tier.reference.identity import Identity
+from harness.tier.reference.identity import PLAIN, Identity
 from harness.tier.reference.network import Network, masks
 from harness.tier.reference.pool import Pool, copy_pages
 from harness.tier.reference.streams import Event, Streams, known
@@ -29,7 +29,7 @@ class Work:
     ids: tuple[int, ...]
     start: int
     tables: Mapping[str, Sequence[int]]
-    spoken: Identity = Identity()
+    spoken: Identity = PLAIN
     loads: Sequence[Copy] = ()
     want_logits: bool = False
 
