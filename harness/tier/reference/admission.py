@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harness.tier.protocol import Policy, TierHits
 from harness.tier.reference.executor import Copy, Executor
 from harness.tier.reference.intake import blocks
-from harness.tier.reference.kept import Kept, TierIndex
+from harness.tier.reference.kept import Kept, TierIndex, pairs
 from harness.tier.reference.keys import Key
 from harness.tier.reference.run import Run
 
@@ -66,12 +66,9 @@ class Admission:
         """Give it its pages; False, and nothing has changed, where they cannot be had."""
         found = self.match(run.keys, len(run.ids))
         total = blocks(len(run.ids), run.wanted, self.policy.page)
-        for kept in found.device:
-            self.device.pin(kept)
-        for kept in found.host:
-            self.host.pin(kept)
-        if not self.device.room(total - len(found.device)):
-            self._unpin(found)
+        self.pin(found)
+        if not self.make_room(found, total - len(found.device)):
+            self.unpin(found)
             return False
         now = self.moment()
         self.use(run.keys[: len(found)], now)
@@ -83,11 +80,28 @@ class Admission:
             self._load(run, found, places[: len(found.host)], now)
         run.own = dict(enumerate(places[len(found.host) :], len(found)))
         run.computed = len(found) * self.policy.page
-        page = self.policy.page
-        run.told = run.told or TierHits(len(found.device) * page, len(found.host) * page)
+        self.tell(run, found)
         return True
 
-    def _unpin(self, found: Found) -> None:
+    def pin(self, found: Found) -> None:
+        """What was found stays until it is used, or not."""
+        for kept in found.device:
+            self.device.pin(kept)
+        for kept in found.host:
+            self.host.pin(kept)
+
+    def make_room(self, found: Found, count: int) -> bool:
+        """Places on the device for `count` pages of tokens, none of them from what was `found`, which is pinned."""
+        return self.device.room(count)
+
+    def tell(self, run: Run, found: Found) -> None:
+        """What its completion will say was cached: what its first admission found."""
+        if run.told is None:
+            page = self.policy.page
+            run.told = TierHits(len(found.device) * page, len(found.host) * page)
+
+    def unpin(self, found: Found) -> None:
+        """What was found is not used after all."""
         for kept in found.device:
             self.device.unpin(kept)
         for kept in found.host:
@@ -103,8 +117,8 @@ class Admission:
 
     def _load(self, run: Run, found: Found, places: list[tuple[int, ...]], now: int) -> None:
         """Bring the host's pages back, once all that was launched is done with the places they go to."""
-        pairs = [pair for kept, pages in zip(found.host, places, strict=True) for pair in zip(kept.pages, pages, strict=True)]
-        copy = self.executor.load(pairs, self.executor.compute_event())
+        coming = pairs(self.device.groups, [kept.pages for kept in found.host], places)
+        copy = self.executor.load(coming, self.executor.compute_event())
         self.loading.append((copy, found.host))
         run.loads.append(copy)
         for at, (kept, pages) in enumerate(zip(found.host, places, strict=True), len(found.device)):
@@ -126,13 +140,17 @@ class Admission:
         over = [entry for entry in self.loading if entry[0].done()]
         self.loading = [entry for entry in self.loading if entry not in over]
         for copy, sources in over:
-            for kept in sources:
-                self.host.unpin(kept)
-                if copy.failed:
-                    self.host.forget(kept)
+            self.loaded(copy, sources)
         for kept in self.device:
             if kept.copy is not None and kept.copy.done():
                 if kept.copy.failed:
                     self.device.forget(kept)
                 else:
                     kept.copy = None
+
+    def loaded(self, copy: Copy, sources: list[Kept]) -> None:
+        """Let go of the host's pages that a load has read."""
+        for kept in sources:
+            self.host.unpin(kept)
+            if copy.failed:
+                self.host.forget(kept)

@@ -14,13 +14,13 @@ from harness.tier.reference.lab import ReferenceLab
 from harness.tier.reference.network import Network
 from harness.tier.reference.run import Run
 from harness.tier.reference.scheduler import Scheduler
-from harness.tier.reference.tokenizer import Tokenizer
+from harness.tier.reference.tokenizer import TierTokenizer
 
 
 class ReferenceServer:
     """`tier/reference`. `limit`: positions that a request may have, prompt and new tokens."""
 
-    def __init__(self, network: Network, tokenizer: Tokenizer, executor: Executor, policy: Policy, limit: int) -> None:
+    def __init__(self, network: Network, tokenizer: TierTokenizer, executor: Executor, policy: Policy, limit: int) -> None:
         self.policy: Policy | None = policy
         self.page_size: int | None = policy.page
         self.footprint = len(policy.groups)

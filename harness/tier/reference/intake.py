@@ -8,7 +8,7 @@ from harness.tier.protocol import Policy, Request
 from harness.tier.reference.identity import Identity
 from harness.tier.reference.keys import Keys, Owner
 from harness.tier.reference.network import PLACEHOLDER, Network
-from harness.tier.reference.tokenizer import Tokenizer
+from harness.tier.reference.tokenizer import TierTokenizer
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Intake:
     """Reads requests for one network and one policy. `limit`: positions that a request may take, prompt and new tokens."""
 
     network: Network
-    tokenizer: Tokenizer
+    tokenizer: TierTokenizer
     policy: Policy
     limit: int
     keys: Keys

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.tier.reference.executor import Copy, Executor
-from harness.tier.reference.kept import Kept, TierIndex
+from harness.tier.reference.kept import Kept, TierIndex, pairs
 from harness.tier.reference.run import Run
+from harness.tier.reference.streams import Event
 
 
 @dataclass
@@ -29,8 +30,8 @@ class Keeping:
     moment: Callable[[], int]
     writing: list[Writing] = field(default_factory=list)
 
-    def keep(self, run: Run, first: int, last: int) -> None:
-        """Keep pages [first, last) of the run's prompt, which are computed; what is kept under the same key already stays what it is."""
+    def keep(self, run: Run, first: int, last: int, computed: Event) -> None:
+        """Keep pages [first, last) of the run's prompt, whole at `computed`; what is kept under the same key already stays what it is."""
         now = self.moment()
         new: list[Kept] = []
         for at in range(first, last):
@@ -39,10 +40,10 @@ class Keeping:
                 self.device.pin(kept)
                 run.kept[at] = kept
                 new.append(kept)
-        self._write_back(new, now)
+        self._write_back(new, now, computed)
 
-    def _write_back(self, new: list[Kept], now: int) -> None:
-        """Write them to the host, those that find a place there, once all that was launched is done."""
+    def _write_back(self, new: list[Kept], now: int, computed: Event) -> None:
+        """Write them to the host, those that find a place there, once they are computed."""
         sources: list[Kept] = []
         targets: list[Kept] = []
         for kept in new:
@@ -53,16 +54,24 @@ class Keeping:
                 target = self.host.keep(kept.key, self.host.take(1)[0], now)
                 # Pinned until it is whole, lest the next of these pages take its place.
                 self.host.pin(target)
-                self.device.pin(kept)
+                self.pin_source(kept)
                 sources.append(kept)
                 targets.append(target)
         if not sources:
             return
-        pairs = [pair for kept, target in zip(sources, targets, strict=True) for pair in zip(kept.pages, target.pages, strict=True)]
-        copy = self.executor.store(pairs, self.executor.compute_event())
+        going = pairs(self.host.groups, [kept.pages for kept in sources], [kept.pages for kept in targets])
+        copy = self.executor.store(going, computed)
         for target in targets:
             target.copy = copy
         self.writing.append(Writing(copy, sources, targets))
+
+    def pin_source(self, kept: Kept) -> None:
+        """It stays on the device until it is written."""
+        self.device.pin(kept)
+
+    def stored(self, writing: Writing) -> bool:
+        """Whether a write-back that is over has written anything."""
+        return writing.copy.failed is None
 
     def settle(self) -> None:
         """Take in the write-backs that are over: what was not stored is not kept there."""
@@ -73,7 +82,7 @@ class Keeping:
                 self.device.unpin(source)
             for target in writing.targets:
                 self.host.unpin(target)
-                if writing.copy.failed:
-                    self.host.forget(target)
-                else:
+                if self.stored(writing):
                     target.copy = None
+                else:
+                    self.host.forget(target)

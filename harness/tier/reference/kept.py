@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.tier.protocol import Tier
 from harness.tier.reference.executor import Copy
 from harness.tier.reference.keys import Key
 
@@ -13,8 +14,8 @@ from harness.tier.reference.keys import Key
 class Kept:
     """A page of tokens in one tier: a physical page for each group.
 
-    `pins` counts who needs it where it is: requests that hold it, and copies that read it. `used` is when it was used last. `copy` brings
-    its bytes, as long as that is under way.
+    `pages` are in the order of the groups. `pins` counts who needs it where it is: requests that hold it, and copies that read or fill it.
+    `used` is the moment when it was used last. `copy` brings its bytes, as long as that is under way.
     """
 
     key: Key
@@ -31,10 +32,10 @@ class Kept:
 
 
 class TierIndex:
-    """A pool of `size` physical pages, of which each page of tokens takes `groups`."""
+    """The pool of `tier`, of `size` physical pages, of which each page of tokens takes one for each of `groups`."""
 
-    def __init__(self, size: int, groups: int) -> None:
-        self.size, self.groups = size, groups
+    def __init__(self, tier: Tier, size: int, groups: Sequence[str]) -> None:
+        self.tier, self.size, self.groups = tier, size, tuple(groups)
         self.free = list(range(size - 1, -1, -1))
         self._kept: dict[Key, Kept] = {}
 
@@ -44,7 +45,7 @@ class TierIndex:
     @property
     def held(self) -> int:
         """Physical pages that are neither free nor kept: those of running requests."""
-        return self.size - len(self.free) - self.groups * len(self._kept)
+        return self.size - len(self.free) - len(self.groups) * len(self._kept)
 
     @property
     def pins(self) -> int:
@@ -71,11 +72,11 @@ class TierIndex:
 
     def room(self, blocks: int) -> bool:
         """Let go until pages for `blocks` pages of tokens are free; False if too much is pinned, and then nothing has gone."""
-        short = blocks * self.groups - len(self.free)
+        short = blocks * len(self.groups) - len(self.free)
         if short <= 0:
             return True
         victims = self.victims()
-        needed = -(-short // self.groups)
+        needed = -(-short // len(self.groups))
         if len(victims) < needed:
             return False
         for kept in victims[:needed]:
@@ -93,7 +94,7 @@ class TierIndex:
 
     def take(self, blocks: int) -> list[tuple[int, ...]]:
         """Free pages for `blocks` pages of tokens; `room` was made before."""
-        return [tuple(self.free.pop() for _ in range(self.groups)) for _ in range(blocks)]
+        return [tuple(self.free.pop() for _ in self.groups) for _ in range(blocks)]
 
     def give(self, pages: Sequence[int]) -> None:
         """Pages that nobody needs any more."""
@@ -116,3 +117,14 @@ class TierIndex:
         kept.pins -= 1
         if kept.forgotten and not kept.pins:
             self.give(kept.pages)
+
+
+def pairs(
+    groups: Sequence[str], sources: Sequence[tuple[int, ...]], targets: Sequence[tuple[int, ...]]
+) -> dict[str, list[tuple[int, int]]]:
+    """By group, which physical page goes to which, of as many pages of tokens on either side."""
+    made: dict[str, list[tuple[int, int]]] = {group: [] for group in groups}
+    for source, target in zip(sources, targets, strict=True):
+        for group, here, there in zip(groups, source, target, strict=True):
+            made[group].append((here, there))
+    return made

@@ -8,13 +8,14 @@ from itertools import count
 
 import torch
 
-from harness.tier.protocol import Completion, Outcome, Policy
+from harness.tier.protocol import Completion, Outcome, Policy, Tier
 from harness.tier.reference.admission import Admission
 from harness.tier.reference.executor import Executor, Taken, Work
 from harness.tier.reference.keeping import Keeping
 from harness.tier.reference.kept import TierIndex
 from harness.tier.reference.run import Run
-from harness.tier.reference.tokenizer import Tokenizer
+from harness.tier.reference.streams import Event
+from harness.tier.reference.tokenizer import TierTokenizer
 
 
 @dataclass
@@ -23,13 +24,14 @@ class Scheduler:
 
     policy: Policy
     executor: Executor
-    tokenizer: Tokenizer
+    tokenizer: TierTokenizer
     waiting: deque[Run] = field(default_factory=deque)
     running: list[Run] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        groups = len(self.policy.groups)
-        self.device, self.host = TierIndex(self.policy.device_pages, groups), TierIndex(self.policy.host_pages, groups)
+        groups = [group.name for group in self.policy.groups]
+        self.device = TierIndex(Tier.DEVICE, self.policy.device_pages, groups)
+        self.host = TierIndex(Tier.HOST, self.policy.host_pages, groups)
         moment = count().__next__
         self.admission = Admission(self.policy, self.executor, self.device, self.host, moment)
         self.keeping = Keeping(self.executor, self.device, self.host, moment)
@@ -49,27 +51,28 @@ class Scheduler:
         for run in list(self.running):
             if run.pending is None or run.flying is None:
                 continue
-            taken, work = run.pending.take(), run.flying
+            work, pending = run.flying, run.pending
+            taken = pending.take()
             run.pending = run.flying = None
             if any(copy.failed for copy in run.loads):
                 undone.append(run)
                 continue
             run.confirmed = True
-            completion = self._go_on(run, work, taken)
+            completion = self._go_on(run, work, taken, pending.event)
             if completion is not None:
                 ended.append((run, completion))
         self.settle()
         self._undo(undone)
         return ended
 
-    def _go_on(self, run: Run, work: Work, taken: Taken) -> Completion | None:
+    def _go_on(self, run: Run, work: Work, taken: Taken, computed: Event) -> Completion | None:
         """Keep what is whole, note the new token; the completion, where that was the last."""
         if not taken.finite:
             return self._fail(run)
         begin, page = run.computed, self.policy.page
         run.computed += len(work.ids)
         if run.computed <= len(run.ids) and run.computed % self.policy.chunk == 0:
-            self.keeping.keep(run, begin // page, run.computed // page)
+            self.keeping.keep(run, begin // page, run.computed // page, computed)
         if run.computed >= len(run.ids):
             run.decide(taken.token, taken.logits)
         return self.end(run, Outcome.FINISHED) if run.decided == run.wanted else None
