@@ -253,6 +253,8 @@ class OpenAIServer:
     def usage(self) -> Mapping[str, int]:
         """Requests that are not taken, and what the server holds; of an idle one, once it has had time to let go."""
         until = time.monotonic() + SETTLE
+        if self.known is OURS and not self._running():
+            self.quiesce(SETTLE)
         held = self._held()
         while not self._running() and any(held.values()) and time.monotonic() < until:
             self._line.news(PAUSE)
