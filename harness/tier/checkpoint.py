@@ -97,6 +97,11 @@ def cached(model: str, size: str, seed: int = SEED) -> Path:
     return directory
 
 
+def vocabulary(model: str, size: str) -> int:
+    """Token ids are below it."""
+    return int(_config(model, size).vocab_size)
+
+
 def _config(model: str, size: str) -> PretrainedConfig:
     from tokenizers import Tokenizer
     from transformers import GptOssConfig, LlamaConfig

@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.core import faults
@@ -14,11 +14,11 @@ from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.core.verdict import Unavailable
 from harness.tier import checkpoint
+from harness.tier.engines.launched import Command, Forked, Launched
 from harness.tier.engines.openai_server import Facts, OpenAIServer
 from harness.tier.engines.served import Served, free_port
 from harness.tier.protocol import Request
 
-ROOT = Path(__file__).parents[3]
 KEY_VARIABLE = "OPENAI_API_KEY"
 PROBE = "Does this server say what it has cached?"
 PATIENCE = 120.0
@@ -46,7 +46,7 @@ class AnyServer:
         port = free_port()
         command = [word.replace("{port}", str(port)) for word in shlex.split(options["command"])]
         url = options["url"].replace("{port}", str(port)) or f"http://127.0.0.1:{port}"
-        return _started(command, url, key, facts, options, {})
+        return _started(lambda log: Command(command, {}, log), url, key, facts, options)
 
 
 class ReferenceOverHttp:
@@ -61,11 +61,10 @@ class ReferenceOverHttp:
     def build(config: EngineConfig, clock: Clock) -> OpenAIServer:
         """RuntimeError or TimeoutError, with the server's log, where it does not start. Faults planted here are planted there."""
         given = ",".join(f"{name}={value}" for name, value in config.options.items() if name not in ("deadline",))
-        command = [sys.executable, "-m", "harness", "serve", "--engine", f"tier/reference:{given}", "--device", config.device]
         key = secrets.token_hex(8)
-        command += ["--seed", str(config.seed), "--api-key", key, *(word for name in faults.planted() for word in ("--fault", name))]
-        environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
-        return _started(command, None, key, Facts(), config.options, environment)
+        arguments = ["serve", "--engine", f"tier/reference:{given}", "--device", config.device, "--seed", str(config.seed), "--api-key", key]
+        arguments += [word for name in faults.planted() for word in ("--fault", name)]
+        return _started(lambda log: Forked(arguments, log), None, key, Facts(), config.options)
 
 
 class VllmServer:
@@ -105,13 +104,14 @@ class VllmServer:
             "VLLM_SERVER_DEV_MODE": "1",  # the path that empties the cache
             "VLLM_NO_USAGE_STATS": "1",
         }
-        return _started(command, f"http://127.0.0.1:{port}", key, Facts("tiny"), options, environment)
+        facts = Facts("tiny", vocabulary=checkpoint.vocabulary(options["model"], "tiny"))
+        return _started(lambda log: Command(command, environment, log), f"http://127.0.0.1:{port}", key, facts, options)
 
 
 def _started(
-    command: Sequence[str], url: str | None, key: str | None, facts: Facts, options: Mapping[str, str], environment: Mapping[str, str]
+    launch: Callable[[Path], Launched], url: str | None, key: str | None, facts: Facts, options: Mapping[str, str]
 ) -> OpenAIServer:
-    served = Served(command, url, float(_count(options, "deadline") or 1), environment)
+    served = Served(launch, url, float(_count(options, "deadline") or 1))
     try:
         return _told(OpenAIServer(served.url, key, facts, served))
     except BaseException:

@@ -33,6 +33,7 @@ class Facts:
     capacity: int | None = None
     page: int | None = None
     footprint: int = 1
+    vocabulary: int | None = None
 
 
 class OpenAIServer:
@@ -70,7 +71,7 @@ class OpenAIServer:
         self.adapters: Sequence[str] = [str(model["id"]) for model in models if model.get("parent") == self.model]
         self.versions: Sequence[str] = ()
         self.policy: Policy | None = None
-        self.vocabulary: int | None = None
+        self.vocabulary: int | None = facts.vocabulary
         self.host_capacity: int | None = None
         self.footprint = facts.footprint
         pages, page = self._pool()

@@ -1,23 +1,19 @@
-"""A server in a process of its own: started, waited for until it is healthy, and gone for certain afterwards."""
+"""A server in a process of its own: waited for until it is healthy, its log quoted when it dies, and gone for certain afterwards."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 
-from harness.tier import lifeline
+from harness.tier.engines.launched import Launched
 
-STEP = 0.1
+STEP = 0.05
 """Seconds between two looks at a server that is starting."""
 QUOTED = 6
 """Lines of its log that an error quotes."""
@@ -25,43 +21,31 @@ _URL = re.compile(r"http://[\w.\[\]:-]+:\d+")
 
 
 class Served:
-    """The process. Its output goes to a file, which an error quotes; it ends with `close`, and also when this process is killed.
+    """What `launch`, given the file for its output, starts. It ends with `close`, and also when this process is killed.
 
     `url`: where it will listen; None: it prints the address once it listens. RuntimeError if it ends, TimeoutError if it is not healthy
     after `deadline` seconds; it is gone after both.
     """
 
-    def __init__(self, command: Sequence[str], url: str | None, deadline: float, environment: Mapping[str, str] | None = None) -> None:
-        self._command = list(command)
-        self._log = tempfile.NamedTemporaryFile(prefix="assay-server-", suffix=".log")  # noqa: SIM115 (closed by close)
-        self._process = subprocess.Popen(
-            [sys.executable, lifeline.__file__, *command],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-        )
+    def __init__(self, launch: Callable[[Path], Launched], url: str | None, deadline: float) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="assay-server-")
+        self._log = Path(self._folder.name) / "log"
+        self._launched = launch(self._log)
+        self._closed = False
         try:
-            self.url = self._healthy(url, time.monotonic() + deadline, deadline)
+            self.url = self._healthy(url, deadline)
         except BaseException:
             self.close()
             raise
 
-    def _healthy(self, url: str | None, until: float, deadline: float) -> str:
+    def _healthy(self, url: str | None, deadline: float) -> str:
+        until = time.monotonic() + deadline
         while time.monotonic() < until:
             url = url or self._printed()
             if url and _answers(url):
                 return url
-            try:
-                status = self._process.wait(STEP)
-            except subprocess.TimeoutExpired:
-                continue
-            raise RuntimeError(f"{self._what} ended with status {status} before it was healthy; its log ends: {self.quote()}")
-        raise TimeoutError(f"{self._what} is not healthy after {deadline:g} s (option deadline); its log ends: {self.quote()}")
-
-    @property
-    def _what(self) -> str:
-        return shlex.join(self._command[:4])
+            self._check(STEP, "before it was healthy")
+        raise TimeoutError(f"{self._launched.what} is not healthy after {deadline:g} s (option deadline); its log ends: {self.quote()}")
 
     def _printed(self) -> str | None:
         found = _URL.search(self.log())
@@ -69,7 +53,7 @@ class Served:
 
     def log(self) -> str:
         """What it has written so far."""
-        return Path(self._log.name).read_text(errors="replace")
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def quote(self) -> str:
         """The end of it in one line."""
@@ -78,20 +62,19 @@ class Served:
 
     def check(self) -> None:
         """RuntimeError that quotes the log if it has ended."""
-        status = self._process.poll()
+        self._check(0.0, "in the middle of its work")
+
+    def _check(self, timeout: float, when: str) -> None:
+        status = self._launched.wait(timeout)
         if status is not None:
-            raise RuntimeError(f"{self._what} ended with status {status}; its log ends: {self.quote()}")
+            raise RuntimeError(f"{self._launched.what} ended with status {status} {when}; its log ends: {self.quote()}")
 
     def close(self) -> None:
         """End it and everything that it started. May be called twice."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
-        try:
-            self._process.wait(lifeline.GRACE + 5.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
+        if not self._closed:
+            self._closed = True
+            self._launched.stop()
+            self._folder.cleanup()
 
 
 def free_port() -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -29,7 +31,7 @@ def serve(selection: Selection, args: argparse.Namespace) -> None:
     if profile is None or spec.kind != "tier":
         raise RegistryError(f"assay serve: {spec.name} is no prefix-cache server on {args.device}")
     determinism.apply(determinism.Policy(), args.seed)
-    with ExitStack() as opened:
+    with suppress(KeyboardInterrupt), ExitStack() as opened:
         listener = _listener(args.host, args.port)
         opened.callback(listener.close)
         for name in args.fault:
@@ -39,6 +41,7 @@ def serve(selection: Selection, args: argparse.Namespace) -> None:
         opened.callback(worker.close)
         app = application(Server(worker, args.model, args.api_key))
         config = uvicorn.Config(app, log_level="warning", backlog=BACKLOG, timeout_graceful_shutdown=FAREWELL, lifespan="off")
+        signal.signal(signal.SIGTERM, _leave)  # uvicorn stops by its own, and then passes the signal on to this
         _Announcing(config, f"http://{args.host}:{listener.getsockname()[1]}").run(sockets=[listener])
 
 
@@ -52,6 +55,10 @@ class _Announcing(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         print(f"assay serve: {self._url}", flush=True)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _listener(host: str, port: int) -> socket.socket:
