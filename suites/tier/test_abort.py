@@ -51,7 +51,7 @@ def test_every_step(tier_scene: MakeScene) -> None:
 def test_queued(tier_scene: MakeScene) -> None:
     """A request that is aborted while it waits for pages lets those behind it go on, and none of it is computed."""
     scene = _full(tier_scene, running=3)
-    beside, waits, behind = scene.text(1, new=4), scene.text(2, chunks=4), scene.text(3, chunks=1)
+    beside, waits, behind = scene.text(1, new=4), scene.text(2, chunks=5), scene.text(3, chunks=1)
     running = scene.submit(beside)
     scene.pump()
     waiting, next_one = scene.submit(waits), scene.submit(behind)
@@ -65,7 +65,7 @@ def test_queued(tier_scene: MakeScene) -> None:
     scene.judge.equal(done[waiting].outcome, Outcome.ABORTED, "outcome of the aborted request")
     scene.right(done[running], beside, "its neighbour")
     scene.right(done[next_one], behind, "the one behind it")
-    scene.judge.equal(scene.pages(Tier.DEVICE, waits), [None] * (4 * scene.per_chunk), "pages kept of it")
+    scene.judge.equal(scene.pages(Tier.DEVICE, waits), [None] * (5 * scene.per_chunk), "pages kept of it")
     scene.settled()
 
 
@@ -227,7 +227,7 @@ def _full(tier_scene: MakeScene, running: int = 2) -> Scene:
 def _aborted(scene: Scene, come: Callable[[Scene, Request], int]) -> None:
     """With a neighbour that decodes all the while, a request is brought so far, and aborted; another is admitted at once."""
     __tracebackhide__ = True
-    beside, ended, after = scene.text(1, new=12), scene.text(2, chunks=3), scene.text(3, chunks=3)
+    beside, ended, after = scene.text(1, new=12), scene.text(2, chunks=3, new=6), scene.text(3, chunks=3)
     running = scene.submit(beside)
     victim = come(scene, ended)
     scene.abort(victim)

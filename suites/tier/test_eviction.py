@@ -224,12 +224,11 @@ def test_partial_pages(tier_scene: MakeScene) -> None:
 @requires(TierCap.TIER_HITS)
 def test_ended_in_use(tier_scene: MakeScene) -> None:
     """What a long request held counts as used when it ends, not when it began."""
-    per_chunk = tier_scene.shape.chunk // tier_scene.shape.page
-    scene = tier_scene(blocks=2 * per_chunk + tier_scene.room(2), host="off", max_running=2)
+    scene = tier_scene(blocks=2 * tier_scene.room(2, new=8), host="off", max_running=2)
     long, short = scene.text(1, new=8), scene.text(2, new=1)
     handles = [scene.submit(long), scene.submit(short)]
     done = scene.finish(handles)
     scene.judge.equal([done[handle].outcome for handle in handles], [Outcome.FINISHED] * 2, "outcomes")
-    # As much as goes beside one of both.
+    # It needs more than is free, and no more than one of them kept.
     scene.ask(scene.text(3))
     scene.hits(scene.ask(long), scene.kept(long), 0, "the one that ended last")
