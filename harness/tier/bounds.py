@@ -34,9 +34,7 @@ def best_cached(prompts: Sequence[Sequence[int]], *, chunk: int, kept: int) -> i
             if holding.get(key) == asking:
                 reused += 1
                 del holding[key]
-        for key, following in chunks.items():
-            if following is not None:
-                holding[key] = following
+        holding |= {key: following for key, following in chunks.items() if following is not None}
         while len(holding) > places:
             del holding[max(holding, key=lambda key: holding[key])]
     return reused * chunk

@@ -50,7 +50,7 @@ class Arm:
 
 
 def run_arm(engine: PrefixCacheServer, prompts: Sequence[str], workload: Workload, *, stepped: bool) -> Arm:
-    """Both rounds, a prompt at a time. ClaimBroken for a prompt that fails, is not counted, or is not of the length that the sizing rests on."""
+    """Both rounds, a prompt at a time. ClaimBroken for one that fails, is not counted, or has not the length that the sizing rests on."""
     requests = [Request(prompt, max_new_tokens=workload.new_tokens) for prompt in prompts]
     rounds = [Round(tuple(generate(engine, requests, stepped=stepped))) for _ in range(2)]
     for asked in rounds:
@@ -69,7 +69,7 @@ def check(number: int, completion: Completion, workload: Workload) -> None:
         raise ClaimBroken(
             "PROMPT LENGTH",
             got=f"prompt {number} has {completion.prompt_tokens} tokens",
-            expected=f"{workload.prompt_least} to {workload.prompt_most}; with another tokenizer, set tier.entries so that they come to that",
+            expected=f"{workload.prompt_least} to {workload.prompt_most}; with another tokenizer, --set tier.entries so that they do",
         )
 
 

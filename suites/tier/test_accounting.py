@@ -68,7 +68,7 @@ def test_partial(tier_stage: TierStage, judge: Judge) -> None:
 @requires(TierCap.CACHED_TOKENS)
 @requires(TierCap.TOKEN_IDS)
 def test_lengths(tier_stage: TierStage, judge: Judge) -> None:
-    """Prompts of one token, and of a page, a chunk and two chunks, one token less and one more, reuse what the policy says when asked again."""
+    """Prompts of one token, a page, a chunk and two chunks, a token less and a token more, reuse what the policy says when asked again."""
     page, chunk = tier_stage.page, tier_stage.chunk
     hits = 0
     for tokens in sorted({1, 2, page - 1, page, page + 1, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 2 * chunk, 2 * chunk + 1} - {0}):

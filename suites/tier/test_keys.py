@@ -70,7 +70,7 @@ def test_adapter(tier_stage: TierStage, judge: Judge) -> None:
 @requires(TierCap.MODEL_VERSION)
 @requires(TierCap.CACHED_TOKENS)
 def test_model_version(tier_stage: TierStage, judge: Judge) -> None:
-    """The same prompt with another version of the weights never hits, in any tier, and with the same one it does; each gives its own answer."""
+    """The same prompt with another version of the weights never hits, in any tier, with the same one it does; each has its own answer."""
     prompt = _request(tier_stage, chunks=2)
     check_answers_differ(judge, check_apart(tier_stage, [replace(prompt, model_version=name) for name in tier_stage.engine.versions]))
 
@@ -123,7 +123,7 @@ def test_names_apart(tier_stage: TierStage, judge: Judge) -> None:
 @requires(TierCap.CACHED_TOKENS)
 @requires(TierCap.TOKEN_IDS)
 def test_position(tier_stage: TierStage, judge: Judge) -> None:
-    """Tokens hit only after the tokens that they were computed after: not at another place, not in another order, not after another start."""
+    """Tokens hit only after the tokens that they were computed after: not elsewhere, in another order, or after another start."""
     one, two, three = (tier_stage.ids(chunks=1, of=of) for of in range(3))
     tail = tier_stage.ids(extra=1, of=3)
     kept = one + two + three + tail
