@@ -1,0 +1,1 @@
+"""One thin adapter an engine."""
