@@ -21,7 +21,7 @@ LAG = 5
 @requires(TierCap.TOKEN_IDS)
 @requires(TierCap.EXACT_RESTORE)
 def test_every_step(tier_scene: MakeScene) -> None:
-    """Whichever step a request is aborted after, it is reported once as aborted, and its neighbours, its twin and the next get right tokens."""
+    """Whichever step a request is aborted after, it is told as aborted, and its neighbour, its twin and the next get right tokens."""
     scene = tier_scene()
     beside, ended, after = (scene.text(number, new=3) for number in (1, 2, 3))
     scene.learn(beside, ended, after)
@@ -155,7 +155,7 @@ def test_decode(tier_scene: MakeScene) -> None:
 @requires(TierCap.SIZES)
 @requires(TierCap.LAB)
 def test_place_loaded_into(tier_scene: MakeScene) -> None:
-    """A prompt that is loaded back into the place of a request aborted a moment ago is answered right, the last step of which is still out."""
+    """A prompt that is loaded back into the place of a request just aborted, whose last step is still under way, is answered right."""
     chunks = 3
     scene = tier_scene(blocks=tier_scene.room(chunks, new=4), max_running=1)
     request, ended = scene.text(1, chunks, new=4), scene.text(2, chunks, new=4)

@@ -33,7 +33,9 @@ def test_slow_store(tier_scene: MakeScene) -> None:
     scene.quiesce()
     for index, (there, here) in enumerate(zip(scene.pages(Tier.HOST, request), on_device, strict=True)):
         for group, content in (here or {}).items():
-            scene.judge.same_bits(None if there is None else there[group], content, f"page {index} on the host, {group}", source="the device")
+            scene.judge.same_bits(
+                None if there is None else there[group], content, f"page {index} on the host, {group}", source="the device"
+            )
 
 
 @claim("tier.copies.quiesced", source="protocol: quiesce returns once every write-back has landed")
@@ -94,13 +96,16 @@ def test_failed_store(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
-@claim("tier.copies.failed_load", source="dynamo#15079, vllm#20063: a failed load is counted as done; vllm#49250: recomputed from the wrong place")
+@claim(
+    "tier.copies.failed_load",
+    source="dynamo#15079, vllm#20063: a failed load is counted as done; vllm#49250: recomputed from the wrong place",
+)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.POLICY)
 @requires(TierCap.LAB)
 def test_failed_load(tier_scene: MakeScene) -> None:
-    """A request whose pages cannot be brought back is answered right, or fails and says why; so are its neighbour and the next of its prompt."""
+    """A request whose pages cannot be brought back is answered right, or fails and says why; all others are answered right."""
     for lag in (0, 2):
         scene = tier_scene()
         request, beside = scene.text(1, chunks=3), scene.text(2, new=6)
@@ -144,13 +149,13 @@ def test_slow_load(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
-@claim("tier.copies.host_stays", source="sglang#31427, #26728: a host page is given away while it is loaded back")
+@claim("tier.copies.host_pinned", source="sglang#31427, #26728: a host page is given away while it is loaded back")
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.LAB)
-def test_host_stays(tier_scene: MakeScene) -> None:
+def test_host_pinned(tier_scene: MakeScene) -> None:
     """Pages on the host that are being loaded back keep their place there, though new ones want it."""
     per_chunk = tier_scene.shape.chunk // tier_scene.shape.page
     scene = tier_scene(host_blocks=2 * per_chunk, max_running=2)

@@ -27,7 +27,10 @@ def test_least_recent(tier_scene: MakeScene) -> None:
     scene.hits(scene.ask(scene.text(2)), 0, 0, "prompt 2, used longest ago")
 
 
-@claim("tier.eviction.tail_first", source="protocol: Policy, of one time the farthest from the start goes; LMCache#4867, llm-d-inference-sim#704")
+@claim(
+    "tier.eviction.tail_first",
+    source="protocol: Policy, of one time the farthest from the start goes; LMCache#4867, llm-d-inference-sim#704",
+)
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
@@ -59,12 +62,12 @@ def test_host_tail_first(tier_scene: MakeScene) -> None:
     scene.hits(scene.ask(scene.text(1, chunks=4)), 0, 3 * chunk, "a prompt of 4 chunks, after one of 1")
 
 
-@claim("tier.eviction.running_stay", source="protocol: Policy, what a request uses does not go; sglang#36738")
+@claim("tier.eviction.running_pinned", source="protocol: Policy, what a request uses does not go; sglang#36738")
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.LAB)
-def test_running_stay(tier_scene: MakeScene) -> None:
+def test_running_pinned(tier_scene: MakeScene) -> None:
     """Pages that a running request computed, or hit, stay while it runs, whoever needs a place: the other waits, and both are right."""
     scene = tier_scene(blocks=tier_scene.room(2, new=8) + tier_scene.room(1), host="off", max_running=2)
     runs, waits = scene.text(1, new=8), scene.text(2, chunks=3)
@@ -84,12 +87,28 @@ def test_running_stay(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
-@claim("tier.eviction.copied_stay", source="vllm#46278: a page is let go while it is being copied; tokenspeed#293 (review)")
+@claim("tier.eviction.hits_pinned", source="LMCache#4133: what the lookup promised is let go before it is used")
+@requires(TierCap.POLICY)
+@requires(TierCap.SIZES)
+@requires(TierCap.LAB)
+def test_hits_pinned(tier_scene: MakeScene) -> None:
+    """Room for a request is never made from the pages that it is about to hit, though they are the oldest."""
+    scene = tier_scene(blocks=tier_scene.room(3), host="off")
+    stem = scene.text(1)
+    scene.ask_all([stem, scene.text(2, chunks=1)])
+    longer = scene.text(1, chunks=3)
+    got = scene.ask(longer)
+    scene.hits(got, scene.kept(stem), 0, "a request that needs all other pages")
+    scene.right(got, longer, "it")
+    scene.settled()
+
+
+@claim("tier.eviction.source_pinned", source="vllm#46278: a page is let go while it is being copied; tokenspeed#293 (review)")
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.LAB)
-def test_copied_stay(tier_scene: MakeScene) -> None:
+def test_source_pinned(tier_scene: MakeScene) -> None:
     """A page that is being written to the host stays on the device until it is there: who needs its place waits."""
     scene = tier_scene(blocks=tier_scene.room(3))
     written, waits = scene.text(1, chunks=3), scene.text(2, chunks=3)
@@ -99,13 +118,17 @@ def test_copied_stay(tier_scene: MakeScene) -> None:
     scene.pump()
     scene.judge.equal(scene.engine.lab.stage(handle), Stage.QUEUED, "stage of the request that needs the place of pages being written")
     on_device = scene.pages(Tier.DEVICE, written)
-    scene.judge.demand(None not in on_device, got=f"{on_device.count(None)} of its pages are gone", expected="all, until they are on the host")
+    scene.judge.demand(
+        None not in on_device, got=f"{on_device.count(None)} of its pages are gone", expected="all, until they are on the host"
+    )
 
     scene.right(scene.end(handle), waits, "the one that waited")
     on_host = scene.pages(Tier.HOST, written)
     for index, (before, after) in enumerate(zip(on_device, on_host, strict=True)):
         for group, content in (before or {}).items():
-            scene.judge.same_bits(None if after is None else after[group], content, f"page {index} on the host, {group}", source="the device")
+            scene.judge.same_bits(
+                None if after is None else after[group], content, f"page {index} on the host, {group}", source="the device"
+            )
     scene.settled()
 
 
@@ -114,7 +137,7 @@ def test_copied_stay(tier_scene: MakeScene) -> None:
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_exact_fit(tier_scene: MakeScene) -> None:
-    """A working set for which there is just room is warm to the last chunk; with one page less a chunk is lost, with one more nothing changes."""
+    """A working set for which there is just room is warm to the last chunk, as with a page more; with a page less a chunk is lost."""
     chunk = tier_scene.shape.chunk
     fits = 3 * 2 * chunk // tier_scene.shape.page + 1
     for blocks in (fits, fits + 1, fits - 1):
@@ -128,7 +151,9 @@ def test_exact_fit(tier_scene: MakeScene) -> None:
         if blocks >= fits:
             scene.judge.equal(reused, 3 * 2 * chunk, f"tokens reused with {blocks - fits} blocks to spare", source="all whole chunks")
         else:
-            scene.judge.demand(reused < 3 * 2 * chunk, got=f"{reused} tokens reused with a block too few", expected=f"fewer than {6 * chunk}")
+            scene.judge.demand(
+                reused < 3 * 2 * chunk, got=f"{reused} tokens reused with a block too few", expected=f"fewer than {6 * chunk}"
+            )
         scene.engine.close()
 
 
@@ -149,13 +174,13 @@ def test_page_short(tier_scene: MakeScene) -> None:
         scene.settled()
 
 
-@claim("tier.eviction.host_holds", source="vllm#56871: capacity is divided by the number of groups")
+@claim("tier.eviction.host_capacity", source="vllm#56871: capacity is divided by the number of groups")
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.TIER_HITS)
-def test_host_holds(tier_scene: MakeScene) -> None:
+def test_host_capacity(tier_scene: MakeScene) -> None:
     """The host keeps as many pages as it says: a working set for which there is just room comes back from it whole."""
     per_chunk, prompts = tier_scene.shape.chunk // tier_scene.shape.page, 5
     scene = tier_scene(blocks=tier_scene.room(2), host_blocks=prompts * 2 * per_chunk)
@@ -203,11 +228,11 @@ def test_host_smaller(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
-@claim("tier.eviction.partial_pages", source="vllm#42656: partial blocks age like cache entries and push out useful ones")
+@claim("tier.eviction.partial", source="vllm#42656: partial blocks age like cache entries and push out useful ones")
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
-def test_partial_pages(tier_scene: MakeScene) -> None:
+def test_partial(tier_scene: MakeScene) -> None:
     """Many short prompts, none of which is a whole chunk, pass by without pushing out a page that can be hit."""
     scene = tier_scene(blocks=tier_scene.room(3) + 1, host="off")
     long = scene.text(1, chunks=3)

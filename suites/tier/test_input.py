@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from fixtures.tier import MakeTierStage, TierStage
+from fixtures.tier_scene import MakeScene
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
-from harness.tier.protocol import Completion, Outcome, Request
+from harness.tier.protocol import Completion, Outcome, Request, Tier
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=3, suite="tier-cpu")
@@ -143,6 +146,32 @@ def test_page_edges(tier_stage: TierStage) -> None:
         )
         hits += warm.cached_tokens > 0
     judge.taken(hits, "prompts that hit")
+
+
+@claim("tier.input.not_finite", source="tokenspeed#434, vllm#50283 (comment): keys that are not finite are kept, and served again")
+@requires(TierCap.POLICY)
+@requires(TierCap.LAB)
+def test_not_finite(tier_scene: MakeScene) -> None:
+    """A request that meets keys that are not finite is answered right, or fails and says why; nothing of it spoils a later one."""
+    scene = tier_scene()
+    stem = scene.text(1, chunks=3)
+    scene.ask(stem)
+    longer = scene.request(stem.prompt + scene.ids(2, extra=1, of=99), max_new_tokens=4, want_logits=scene.offers(TierCap.LOGITS))
+    beside = scene.text(98, new=8)
+    first, group = scene.pages(Tier.DEVICE, stem)[0], next(group.name for group in scene.declared.groups if group.window is None)
+    scene.judge.taken(int(first is not None), "the first page is kept")
+    scene.engine.lab.write_page(Tier.DEVICE, stem, 0, group, torch.full_like((first or {})[group], torch.nan))
+    handles = [scene.submit(beside), scene.submit(longer)]
+    done = scene.finish(handles)
+    scene.right(done[handles[0]], beside, "its neighbour")
+    met = done[handles[1]]
+    if met.outcome is Outcome.FAILED:
+        scene.judge.demand(bool((met.error or "").strip()), got="FAILED without a reason", expected="the reason")
+    else:
+        scene.right(met, longer, "the request that met it")
+    for request, who in ((longer, "the same prompt again"), (stem, "its stem"), (longer, "and once more")):
+        scene.right(scene.ask(request), request, who)
+    scene.settled()
 
 
 @claim("tier.input.after_close", source="protocol: close frees everything, and may be called twice")

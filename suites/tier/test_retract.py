@@ -15,7 +15,10 @@ LAG = 5
 """Pumps that a copy takes: more than what is done in the meantime."""
 
 
-@claim("tier.retract.every_step", source="vllm#28787, #48245, #38624: output in flight is kept over a preemption; sglang#11900: counts are added")
+@claim(
+    "tier.retract.every_step",
+    source="vllm#28787, #48245, #38624: output in flight is kept over a preemption; sglang#11900: counts are added",
+)
 @requires(TierCap.RETRACT)
 @requires(TierCap.STEPPED)
 @requires(TierCap.LAB)
