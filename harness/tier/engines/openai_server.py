@@ -220,9 +220,9 @@ class OpenAIServer:
                 raise TimeoutError(message_of(answer.json()))
             return
         until = time.monotonic() + timeout
-        while any(self._held().values()):
+        while any(self.held().values()):
             if time.monotonic() > until:
-                raise TimeoutError(f"{self.url} still holds {self._held()} after {timeout:g} s")
+                raise TimeoutError(f"{self.url} still holds {self.held()} after {timeout:g} s")
             self._line.news(PAUSE)
 
     def drop_device(self) -> None:
@@ -256,13 +256,14 @@ class OpenAIServer:
         until = time.monotonic() + SETTLE
         if self.known is OURS and not self._running():
             self.quiesce(SETTLE)
-        held = self._held()
+        held = self.held()
         while not self._running() and any(held.values()) and time.monotonic() < until:
             self._line.news(PAUSE)
-            held = self._held()
+            held = self.held()
         return {"requests": len(self._open), **{f"server {name}": number for name, number in held.items()}}
 
-    def _held(self) -> dict[str, int]:
+    def held(self) -> dict[str, int]:
+        """As `HttpServer.held`."""
         samples = self._samples()
         if self.known is OURS:
             return {name: int(value) for name, value in samples.each("assay_held", "what").items()}

@@ -10,7 +10,7 @@ from harness.core.faults import Role, fault
 from harness.tier.faults.register import REFERENCE
 
 
-@fault("tier/null", seam=f"{REFERENCE}.cache:PagedCache.gather", role=Role.NULL)
+@fault("tier/null", seam=f"{REFERENCE}.cache:PagedCache.gather", role=Role.NULL, engine="tier/reference")
 def null(original: Any, cache: Any, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nothing is wrong."""
     return original(cache, layer)

@@ -12,4 +12,4 @@ REFERENCE = "harness.tier.reference"
 
 def catalogued(name: str, seam: str, *, claims: Sequence[str], source: str, raises: Sequence[type[Exception]] = ()) -> Any:
     """Register the decorated function as the fault `tier/<name>`; `seam` is relative to the embedded server."""
-    return fault(f"tier/{name}", seam=f"{REFERENCE}.{seam}", claims=claims, source=source, raises=raises)
+    return fault(f"tier/{name}", seam=f"{REFERENCE}.{seam}", claims=claims, source=source, raises=raises, engine="tier/reference")

@@ -46,8 +46,8 @@ class Server:
         """Refusal unless the header holds the key."""
         if self._api_key is None:
             return
-        given = (authorization or "").removeprefix("Bearer ")
-        if not secrets.compare_digest(given.encode(), self._api_key.encode()):
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self._api_key.encode()):
             raise unauthorized(bool(given))
 
     async def start(self, body: CompletionBody) -> Answer:

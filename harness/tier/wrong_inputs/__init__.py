@@ -1,1 +1,5 @@
 """Wrong answers of the embedded prefix-cache server, each made for one claim that no catalogued fault covers."""
+
+from harness.tier.wrong_inputs import http
+
+__all__ = ["http"]
