@@ -262,7 +262,7 @@ def test_leaves_whole(tier_http: HttpStage) -> None:
 @requires(TierCap.HTTP)
 def test_connections(tier_http: HttpStage) -> None:
     """As many connections as the workload has at once are all served, each for its own prompt."""
-    bodies = [tier_http.body(" ".join(["amber"] * (1 + 3 * number)), ignore_eos=_ignoring(tier_http)) for number in range(10)]
+    bodies = [tier_http.body(" ".join(["amber"] * (1 + 3 * number)), max_tokens=1) for number in range(10)]
     alone = [tier_http.answer(body) for body in bodies]
     count = tier_http.stage.workload.connections
 

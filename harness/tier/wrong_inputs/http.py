@@ -38,10 +38,10 @@ def errors_are_500(original: Any, refusal: Refusal) -> JSONResponse:
     return JSONResponse(refusal.body(), 500)
 
 
-@http_wrong_input("any-model", "body:requests", "model_unknown")
-def any_model(original: Any, body: CompletionBody, model: str, adapters: list[str], versions: list[str]) -> Any:
+@http_wrong_input("any-model", "app:Server.start", "model_unknown")
+async def any_model(original: Any, server: Any, body: CompletionBody) -> Any:
     """A model that is not served is answered by the one that is."""
-    return original(body.model_copy(update={"model": model}), model, adapters, versions)
+    return await original(server, body.model_copy(update={"model": server.model}))
 
 
 @http_wrong_input("any-key", "app:Server.check", "key")
