@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import torch
 from transformers import DynamicCache, GptOssConfig, GptOssForCausalLM
 from transformers.cache_utils import Cache
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssModel, GptOssRotaryEmbedding
 
-from harness.tier.reference.config import FULL, LAYER_TYPES, NetworkConfig
+from harness.tier.reference.config import FULL, LAYER_TYPES, SLIDING, NetworkConfig
 from harness.tier.reference.identity import Identity, drawn
 
 PLACEHOLDER = 2
@@ -96,15 +97,21 @@ def masks(config: NetworkConfig, start: int, length: int, device: torch.device) 
     """f[1, 1, length, seen] to add to scores, by transformers' types of layers, of positions from `start`; None: a lone token sees all."""
     if length == 1:
         return dict.fromkeys(LAYER_TYPES.values())
-    queries = torch.arange(start, start + length, device=device)[:, None]
-    made = {}
-    for group, kind in LAYER_TYPES.items():
-        keys = torch.arange(config.first(group, start), start + length, device=device)[None]
-        hidden = keys > queries if group == FULL else (keys > queries) | (keys <= queries - config.window)
-        made[kind] = torch.zeros(hidden.shape, dtype=config.dtype, device=device).masked_fill_(hidden, torch.finfo(config.dtype).min)[
-            None, None
-        ]
-    return made
+    before = start - config.first(SLIDING, start)
+    return {
+        # All that comes before a forward is seen from every position of it.
+        LAYER_TYPES[FULL]: torch.nn.functional.pad(hidden_outside(length, 0, length, config.dtype, device), (start, 0)),
+        LAYER_TYPES[SLIDING]: hidden_outside(config.window, before, length, config.dtype, device),
+    }
+
+
+@lru_cache(maxsize=64)
+def hidden_outside(window: int, before: int, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """f[1, 1, length, before + length]: what a window hides from `length` positions that have `before` others before them."""
+    queries = torch.arange(before, before + length, device=device)[:, None]
+    keys = torch.arange(before + length, device=device)[None]
+    hidden = (keys > queries) | (keys <= queries - window)
+    return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
 
 
 def transformers_config(config: NetworkConfig) -> GptOssConfig:
