@@ -57,20 +57,19 @@ def test_wrong_caches_are_seen(executor, monkeypatch, seam, wrong):
 
 
 def restored(executor, lag=0, drop=False):
-    """The last chunk of PROMPT over pages that went to the host and came back to other places."""
-    placed = tables(executor, len(PROMPT))
-    cold = feed(executor, PROMPT, placed)
-    kept = PROMPT[: len(PROMPT) // CHUNK * CHUNK]
-    pages = [page for group in placed.values() for page in group[: len(kept) // executor.page]]
-    hosts = list(reversed(range(len(pages))))
-    executor.store(list(zip(pages[:32], hosts, strict=False)), executor.compute_event()).wait()
-    executor.poison(Tier.DEVICE, pages[:32])
+    """The last chunk of a prompt, cold, and over pages that went to the host and came back to other places."""
+    ids, kept = PROMPT[:200], 192
+    placed = tables(executor, len(ids))
+    cold = feed(executor, ids, placed)
+    pages = [page for table in placed.values() for page in table[: kept // executor.page]]
+    hosts, places = range(len(pages)), range(63, 63 - len(pages), -1)
+    executor.store(list(zip(pages, hosts, strict=True)), executor.compute_event()).wait()
+    executor.poison(Tier.DEVICE, pages)
     executor.lag("load", lag)
-    moved = {page: place for place, page in enumerate(range(63, 63 - len(pages[:32]), -1))}
-    back = dict(zip(pages[:32], moved, strict=True))
-    load = executor.load([(hosts[pages.index(page)], back[page]) for page in pages[:32]], executor.compute_event())
+    load = executor.load(list(zip(hosts, places, strict=True)), executor.compute_event())
+    back = dict(zip(pages, places, strict=True))
     warm = {group: [back.get(page, page) for page in table] for group, table in placed.items()}
-    return cold, feed(executor, PROMPT, warm, len(kept), loads=() if drop else (load,))
+    return cold, feed(executor, ids, warm, kept, loads=() if drop else (load,))
 
 
 @pytest.mark.parametrize("lag", [0, 3])
@@ -89,7 +88,7 @@ def test_a_load_that_nobody_waits_for_is_seen(executor):
 
 
 def test_a_layer_that_does_not_wait_is_seen(executor, monkeypatch):
-    monkeypatch.setattr(PagedCache, "wait_for_layer", lambda self, layer: None)
+    monkeypatch.setattr(PagedCache, "wait_for_layer", lambda *_: None)
     cold, warm = restored(executor, lag=3)
 
     assert first_divergence(warm.logits, cold.logits) is not None
@@ -166,7 +165,7 @@ def test_a_table_that_is_too_short_is_refused(executor):
 
 
 def test_waiting_in_a_stream_is_what_makes_a_layer_wait(executor, monkeypatch):
-    monkeypatch.setattr(Stream, "wait", lambda self, event: None)
+    monkeypatch.setattr(Stream, "wait", lambda *_: None)
     cold, warm = restored(executor, lag=3)
 
     assert first_divergence(warm.logits, cold.logits) is not None
