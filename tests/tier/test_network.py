@@ -10,7 +10,8 @@ from harness.core.bits import first_divergence
 from harness.tier.reference.config import SIZES, config_of
 from harness.tier.reference.executor import Executor
 from harness.tier.reference.identity import PLAIN, Identity
-from harness.tier.reference.network import PLACEHOLDER, Network, masks, transformers_config
+from harness.tier.reference.masks import Masks
+from harness.tier.reference.network import PLACEHOLDER, Network, transformers_config
 from tests.tier.paged import CHUNK, generate, prompt, tables
 
 CPU = torch.device("cpu")
@@ -74,7 +75,7 @@ def shown(made):
 
 
 def test_masks():
-    made = masks(replace(TINY, window=3), 4, 3, CPU)
+    made = Masks(replace(TINY, window=3), CPU).of(4, 3)
 
     assert shown(made["full_attention"]) == [set(range(5)), set(range(6)), set(range(7))]
     assert shown(made["sliding_attention"]) == [{0, 1, 2}, {1, 2, 3}, {2, 3, 4}]  # from position 2 on
