@@ -11,5 +11,8 @@ pytest_plugins = [
     "fixtures.duplex",
     "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",
+    "fixtures.tier",
+    "fixtures.tier_rounds",
+    "fixtures.tier_scene",
     "pytester",
 ]
