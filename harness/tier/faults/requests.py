@@ -55,5 +55,7 @@ def warm_differs_cold(original: Any, run: Any, chunk: int) -> tuple[int, ...]:
 )
 def preempt_stale_token(original: Any, run: Any, token: int, logits: torch.Tensor | None) -> None:
     """What was told before a retraction is told again after it."""
-    run.tokens.insert(run.decided, token)
+    run.tokens.append(token)
+    if logits is not None:
+        run.logits.append(logits)
     run.decided += 1
