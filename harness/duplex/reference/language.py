@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from harness.duplex.reference.config import ROWS, ModelConfig
 from harness.duplex.reference.depth import DepthScratch, DepthTransformer
-from harness.duplex.reference.layers import Transformer, weight
+from harness.duplex.reference.layers import Bare, Transformer, weight
 from harness.duplex.reference.ring import RingKV
 from harness.duplex.reference.tiles import Tiles
 
@@ -43,10 +42,10 @@ class LanguageRows:
     def poison(self, free: list[bool]) -> None:
         """As in `tiles.Rows`."""
         self.ring.poison(free)
-        self.scratch.buffer.fill_(torch.nan)
+        self.scratch.poison()
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Bare):
     """Column p - 1 (or an embedding in its place) in, column p out."""
 
     def __init__(self, config: ModelConfig) -> None:

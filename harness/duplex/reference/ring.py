@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from harness.duplex.reference.config import TransformerConfig
+from harness.duplex.reference.room import LayerRoom
 
 POISON = 97.0
 """What `RingKV.poison` puts behind the mask of an occupied row: finite, since attention multiplies it by 0, and 0 * NaN is NaN."""
@@ -34,11 +35,12 @@ class RingKV:
 
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
         self.rows, self.context = rows, config.context
+        self.room = LayerRoom.make(config, rows, device, dtype)
         shape = (rows * config.context + 1, config.heads, config.hidden // config.heads)
         self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
-        self.positions = torch.zeros(rows, device=device, dtype=torch.int64)
-        self.written = torch.zeros_like(self.positions)
+        self._counts = torch.zeros(2, rows, device=device, dtype=torch.int64)
+        self.positions, self.written = self._counts
         self._shown = [tuple(self._by_row(cells).transpose(1, 2) for cells in both) for both in zip(self.keys, self.values, strict=True)]
         self._cells = torch.arange(config.context, device=device)
         self._starts = torch.arange(rows, device=device) * config.context
@@ -60,8 +62,7 @@ class RingKV:
 
     def advance(self, active: torch.Tensor) -> None:
         """The tick is over for the active rows."""
-        self.positions.add_(active)
-        self.written.add_(active)
+        self._counts.add_(active)
 
     def reset(self, row: int) -> None:
         """A new occupant: position 0, and nothing of the former one, NaN least of all."""
@@ -76,7 +77,8 @@ class RingKV:
             yield self._by_row(cells)
 
     def poison(self, free: list[bool]) -> None:
-        """NaN in the free rows and the trash; POISON in the cells that an occupied row does not see. Waits for the device."""
+        """NaN in the free rows, the trash and the room; POISON in the cells that an occupied row does not see. Waits for the device."""
+        self.room.poison()
         for cells in (*self.keys, *self.values):
             cells[-1].fill_(torch.nan)
             for row, (position, ours) in enumerate(zip(self.written.tolist(), self._by_row(cells), strict=True)):

@@ -133,16 +133,16 @@ class Tick:
 
     def _stage(self, told: Told, heard: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The prompt's tokens of a row in prefill, the caller's codes of any other, to where they belong; what now waits, and where."""
-        prompted = told.prefill[:, None]
+        prompted = told.prefill.unsqueeze(1)
         users = torch.where(prompted, self.model.sine, heard)
-        tokens = torch.cat((told.text[:, None], self._silence, users), 1)
+        tokens = torch.cat((told.text.unsqueeze(1), self._silence, users), 1)
         self.staging.stage(told.cursor, told.active, tokens, prompted | self._users)
         return self.staging.waiting(told.cursor, told.position)
 
     def _fed(self, told: Told) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The column before, and the voice's embedding where there is one in its place: as `LanguageModel.step` takes them."""
         before = self.staging.before(told.cursor, told.position == 0)
-        return before, self._embeddings[told.embedding.clamp(min=0)], told.embedding != NO_EMBEDDING
+        return before, self._embeddings.index_select(0, told.embedding.clamp(min=0)), told.embedding != NO_EMBEDDING
 
     def _settle(self, told: Told, column: torch.Tensor) -> torch.Tensor:
         """Keep the column; the frame that it completes."""
