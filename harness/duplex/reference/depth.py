@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from harness.duplex.reference.config import ModelConfig, TransformerConfig
 from harness.duplex.reference.layers import Bare, Layer, Norm, weight
-from harness.duplex.reference.room import Gated
+from harness.duplex.reference.room import FinishRoom
 
 
 class Place(NamedTuple):
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     values: torch.Tensor
     first: torch.Tensor | None
     """f[R, hidden]: the values at the first step, which are what it attends to."""
-    gated: Gated
+    finish: FinishRoom
 
 
 class DepthScratch:
@@ -34,18 +34,21 @@ class DepthScratch:
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
         shape = (config.layers, config.context, rows, 3, config.heads, config.hidden // config.heads)
         self.buffer = torch.zeros(shape, device=device, dtype=dtype)
-        self._gated = Gated.of(torch.zeros(rows, 2 * config.feedforward, device=device, dtype=dtype))
+        self._finish = FinishRoom.make(config, rows, device, dtype)
+        self.entered = torch.zeros(rows, config.context * config.hidden, device=device, dtype=dtype)
+        self.parts = self.entered.split(config.hidden, -1)
         self.places = [[self._place(layer, step) for layer in self.buffer] for step in range(config.context)]
 
     def poison(self) -> None:
         """Spoil what may not be read before it is written."""
         self.buffer.fill_(torch.nan)
-        self._gated.wide.fill_(torch.nan)
+        self.entered.fill_(torch.nan)
+        self._finish.poison()
 
     def _place(self, layer: torch.Tensor, step: int) -> Place:
         _, keys, values = layer[: step + 1].permute(2, 1, 3, 0, 4)
         first = None if step else values.flatten(1)
-        return Place(layer[step].flatten(1), layer[step, :, 0].unsqueeze(2), keys, values, first, self._gated)
+        return Place(layer[step].flatten(1), layer[step, :, 0].unsqueeze(2), keys, values, first, self._finish)
 
 
 class DepthStep(Bare):
@@ -60,13 +63,13 @@ class DepthStep(Bare):
 
     def forward(self, part: torch.Tensor, before: torch.Tensor, places: list[Place]) -> torch.Tensor:
         """Logits f[R, card], of the temporal state's part f[R, hidden] and the tokens i64[R] of the row before."""
-        x = part + self.embedding.index_select(0, before)
+        x = torch.index_select(self.embedding, 0, before, out=places[0].finish.state).add_(part)
         for layer, place in zip(self.layers, places, strict=True):
             layer.project(x, out=place.qkv)
             attended = place.first
             if attended is None:
                 attended = F.scaled_dot_product_attention(place.query, place.keys, place.values).flatten(1)
-            x = layer.finish(x, attended, place.gated)
+            x = layer.finish(x, attended, place.finish)
         return torch.mm(self.norm(x), self.head)
 
 
@@ -86,6 +89,11 @@ class DepthTransformer(Bare):
     def parts(self, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What each step has of the temporal state f[N, temporal hidden]: f[N, hidden] a step."""
         return torch.mm(state, self.enter).split(self.hidden, -1)
+
+    def enter_step(self, state: torch.Tensor, scratch: DepthScratch) -> tuple[torch.Tensor, ...]:
+        """`parts`, in the scratch."""
+        torch.mm(state, self.enter, out=scratch.entered)
+        return scratch.parts
 
     def sequence(self, state: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Teacher-forced: temporal states f[N, temporal hidden], tokens i64[N, steps] of the rows before; logits f[N, steps, card]."""

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from harness.duplex.reference.config import TransformerConfig
 from harness.duplex.reference.ring import RingKV, Visit
-from harness.duplex.reference.room import Gated
+from harness.duplex.reference.room import FinishRoom
 
 EPSILON = 1e-5
 ROPE_BASE = 10_000.0
@@ -102,12 +102,16 @@ class Layer(Bare):
         """Queries, keys and values of f[N, hidden], side by side: f[N, 3 * hidden]."""
         return torch.mm(self.norm(x), self.qkv, out=out)
 
-    def finish(self, x: torch.Tensor, attended: torch.Tensor, room: Gated | None = None) -> torch.Tensor:
-        """The layer's output, of its input and what its heads attended to, f[N, hidden] both."""
-        x = torch.addmm(x, attended, self.out)
-        wide = torch.mm(self.norm_ff(x), self.ff_in, out=None if room is None else room.wide)
-        _, gate, value = room or Gated.of(wide)
-        return torch.addmm(x, F.silu(gate) * value, self.ff_out)
+    def finish(self, x: torch.Tensor, attended: torch.Tensor, room: FinishRoom | None = None) -> torch.Tensor:
+        """The layer's output, of its input and what its heads attended to, f[N, hidden] both; in a room it is the room's `state`."""
+        if room is None:
+            x = torch.addmm(x, attended, self.out)
+            gate, value = torch.mm(self.norm_ff(x), self.ff_in).chunk(2, -1)
+            return torch.addmm(x, F.silu(gate) * value, self.ff_out)
+        x = torch.addmm(x, attended, self.out, out=room.state)
+        torch.mm(self.norm_ff(x), self.ff_in, out=room.wide)
+        gated = torch.mul(F.silu(room.gate, inplace=True), room.value, out=room.gate)
+        return x.addmm_(gated, self.ff_out)
 
     def step(self, x: torch.Tensor, index: int, ring: RingKV, visit: Visit, angles: Angles) -> torch.Tensor:
         """One tick: f[R, hidden] -> f[R, hidden]."""
@@ -116,7 +120,7 @@ class Layer(Bare):
         turn(room.halves, angles, room.turned)
         keys, values = ring.write(index, visit.cells, room.key, room.value)
         attended = F.scaled_dot_product_attention(room.query, keys, values, attn_mask=visit.mask)
-        return self.finish(x, attended.flatten(1), room.gated)
+        return self.finish(x, attended.flatten(1), room.finish)
 
     def sequence(self, x: torch.Tensor, mask: torch.Tensor, angles: Angles) -> torch.Tensor:
         """All ticks: f[B, T, hidden] -> f[B, T, hidden]; mask bool[T, T]."""

@@ -59,7 +59,7 @@ class ResidualQuantizer(Bare):
                 residual = residual - named.index_select(0, codes[-1])
             codes.append(_nearest(residual, columns, half_squares))
             named = book
-        return torch.stack(codes, -1).view(*x.shape[:-1], -1)
+        return torch.cat(codes).view(len(codes), -1).t().reshape(*x.shape[:-1], -1)
 
     def decode(self, codes: torch.Tensor) -> torch.Tensor:
         """i64[..., books] -> f[..., dim]. Tokens behind the codebook, which stand where nothing was said yet, count as its last entry."""

@@ -12,17 +12,26 @@ import torch
 from harness.duplex.reference.config import TransformerConfig
 
 
-class Gated(NamedTuple):
-    """What a layer's feed-forward widens its input to, f[N, 2 * feedforward], and the halves of that."""
+class FinishRoom(NamedTuple):
+    """Of what a layer does behind its attention."""
 
+    state: torch.Tensor
+    """f[R, hidden]: what the layers hand on."""
     wide: torch.Tensor
+    """f[R, 2 * feedforward]: what the feed-forward widens it to, and the halves of that."""
     gate: torch.Tensor
     value: torch.Tensor
 
     @classmethod
-    def of(cls, wide: torch.Tensor) -> Gated:
-        """With the halves of it."""
-        return cls(wide, *wide.chunk(2, -1))
+    def make(cls, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> FinishRoom:
+        """For ticks of so many rows."""
+        wide = torch.zeros(rows, 2 * config.feedforward, device=device, dtype=dtype)
+        return cls(torch.zeros(rows, config.hidden, device=device, dtype=dtype), wide, *wide.chunk(2, -1))
+
+    def poison(self) -> None:
+        """Spoil what may not be read before it is written."""
+        self.state.fill_(torch.nan)
+        self.wide.fill_(torch.nan)
 
 
 class LayerRoom(NamedTuple):
@@ -38,7 +47,7 @@ class LayerRoom(NamedTuple):
     """f[R, heads, 1, size], and the keys and values f[R, heads, size], as a ring takes them."""
     key: torch.Tensor
     value: torch.Tensor
-    gated: Gated
+    finish: FinishRoom
 
     @classmethod
     def make(cls, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> LayerRoom:
@@ -48,13 +57,13 @@ class LayerRoom(NamedTuple):
         turned = torch.zeros_like(halves, memory_format=torch.contiguous_format)
         query, key = turned.flatten(-2).chunk(2, 1)
         value = qkv[:, 2 * config.hidden :].view(key.shape)
-        wide = torch.zeros(rows, 2 * config.feedforward, device=device, dtype=dtype)
-        return cls(qkv, halves, turned, query.unsqueeze(2), key, value, Gated.of(wide))
+        return cls(qkv, halves, turned, query.unsqueeze(2), key, value, FinishRoom.make(config, rows, device, dtype))
 
     def poison(self) -> None:
         """Spoil what may not be read before it is written."""
-        for buffer in (self.qkv, self.turned, self.gated.wide):
-            buffer.fill_(torch.nan)
+        self.qkv.fill_(torch.nan)
+        self.turned.fill_(torch.nan)
+        self.finish.poison()
 
 
 class ConvRoom:
