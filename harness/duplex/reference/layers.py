@@ -68,7 +68,7 @@ def _frequencies(size: int, device: torch.device) -> torch.Tensor:
 def rope_angles(positions: torch.Tensor, size: int, dtype: torch.dtype) -> Angles:
     """Of positions i64[...]. The angles are float32 whatever the type, so that late positions stay apart."""
     angles = positions.view(*positions.shape, 1, 1, 1) * _frequencies(size, positions.device)
-    return Angles(angles.cos().to(dtype), angles.sin().to(dtype))
+    return Angles(angles.cos().to(dtype), angles.sin_().to(dtype))
 
 
 def rotate(x: torch.Tensor, angles: Angles) -> torch.Tensor:

@@ -47,12 +47,15 @@ class RingKV:
         self._trash = torch.tensor(rows * config.context, device=device)
         self._seen = torch.zeros((), device=device, dtype=dtype)
         self._hidden = torch.full((), -torch.inf, device=device, dtype=dtype)
+        self._mask = torch.zeros(rows, self.context, device=device, dtype=dtype)
+        self._visit = Visit(self.positions, torch.zeros_like(self.positions), self._mask[:, None, None])
 
     def visit(self, active: torch.Tensor) -> Visit:
-        """The tick's places: active bool[R]."""
-        cells = torch.where(active, self._starts + self.positions % self.context, self._trash)
-        mask = torch.where(visible(self.written, self._cells), self._seen, self._hidden)
-        return Visit(self.positions, cells, mask[:, None, None])
+        """The tick's places, until the next one's: active bool[R]."""
+        cells = torch.remainder(self.positions, self.context, out=self._visit.cells).add_(self._starts)
+        torch.where(active, cells, self._trash, out=cells)
+        torch.where(visible(self.written, self._cells), self._seen, self._hidden, out=self._mask)
+        return self._visit
 
     def write(self, layer: int, cells: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Put f[R, heads, head size] into `cells`; what the rows hold now, twice f[R, heads, context, head size]."""
@@ -93,4 +96,4 @@ def visible(written: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
 
     From tick context - 1 on every cell holds one of the last `context` ticks; before that, the cells up to its own do.
     """
-    return cells <= written[:, None]
+    return cells <= written.unsqueeze(1)
