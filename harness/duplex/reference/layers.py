@@ -74,12 +74,12 @@ def rope_angles(positions: torch.Tensor, size: int, dtype: torch.dtype) -> Angle
 def rotate(x: torch.Tensor, angles: Angles) -> torch.Tensor:
     """Rotary position embedding (arXiv 2104.09864) of f[..., heads, size]: the first half of a head is paired with the second."""
     halves = x.unflatten(-1, (2, -1))
-    return turn(halves, angles, torch.empty_like(halves)).flatten(-2)
+    return turn(halves, angles).flatten(-2)
 
 
-def turn(halves: torch.Tensor, angles: Angles, out: torch.Tensor) -> torch.Tensor:
-    """`rotate` of f[..., heads, 2, size / 2], heads in halves, into `out`."""
-    return torch.mul(halves, angles.cosines, out=out).addcmul_(halves.flip(-2), angles.sines)
+def turn(halves: torch.Tensor, angles: Angles, out: torch.Tensor | None = None) -> torch.Tensor:
+    """`rotate` of f[..., heads, 2, size / 2], heads in halves."""
+    return torch.addcmul(torch.mul(halves, angles.cosines, out=out), halves.flip(-2), angles.sines, out=out)
 
 
 class Layer(Bare):

@@ -56,7 +56,7 @@ class ResidualQuantizer(Bare):
         named = None
         for book, columns, half_squares in self.stages() if stages is None else stages:
             if named is not None:
-                residual = residual - named.index_select(0, codes[-1])
+                residual.sub_(named.index_select(0, codes[-1]))
             codes.append(_nearest(residual, columns, half_squares))
             named = book
         return torch.cat(codes).view(len(codes), -1).t().reshape(*x.shape[:-1], -1)
