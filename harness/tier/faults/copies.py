@@ -160,9 +160,9 @@ def lookup_lock_leak(original: Any, admission: Any, found: Any) -> None:
 )
 def lookup_retrieve_toctou(original: Any, admission: Any, found: Any, count: int) -> bool:
     """Between the lookup and its use, what was found may be let go to make room."""
-    for kept in found.device:
+    for kept in found.device.values():
         kept.pins -= 1
     had = original(admission, found, count)
-    for kept in found.device:
+    for kept in found.device.values():
         kept.pins += 1
     return had

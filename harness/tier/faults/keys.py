@@ -97,14 +97,14 @@ def trim_leaves_tail(original: Any, admission: Any, keys: list[Key], prompt: int
     """A prompt that goes on otherwise inside a page is given the pages of the one before, its tail included."""
     found = original(admission, keys, prompt)
     chunk = admission.policy.chunk // admission.policy.page
-    wanted = keys[len(found) : len(found) + chunk]
-    if len(wanted) < chunk or admission.reach(len(found) + chunk, prompt) < len(found) + chunk or found.host:
+    wanted, hit = keys[len(found) : len(found) + chunk], len(found)
+    if len(wanted) < chunk or admission.reach(hit + chunk, prompt) < hit + chunk or found.host:
         return found
     for at, key in enumerate(wanted):
         alike = [kept for kept in admission.device if kept.key.depth == key.depth and kept.key.tokens[: 1 - at] == key.tokens[: 1 - at]]
         alike = [kept for kept in alike if kept.key.owner == key.owner and kept.arrived]
         if not alike:
-            del found.device[len(found.device) - at :]
+            found.cut(hit)
             return found
-        found.device.append(alike[0])
+        found.device[hit + at] = alike[0]
     return found
