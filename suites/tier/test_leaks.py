@@ -12,7 +12,7 @@ register_ci(est_time=8, suite="tier-cpu")
 register_cuda_ci(est_time=120, suite="tier-h100")
 
 TEXTS = 4
-AT_ONCE = 6
+AT_ONCE = 8
 """Requests that are not done at one time, more than run."""
 MOST_LAG = 3
 
@@ -41,7 +41,7 @@ def test_requests(tier_scene: MakeScene) -> None:
 def test_capacity(tier_scene: MakeScene) -> None:
     """After many requests with random aborts and retractions each tier has room for as much as at the start, to the page."""
     scene = _crowded(tier_scene)
-    _wander(scene, scene.workload.requests // 5)
+    _wander(scene, scene.workload.requests // 10)
     for op in ("store", "load"):
         scene.lag(op, 0)
     scene.quiesce()
@@ -107,14 +107,14 @@ def _wander(scene: Scene, count: int) -> None:
             under_way[scene.engine.submit(request)] = request
             sent += 1
         act, handle = draw.random(), draw.choice(list(under_way))
-        if act < 0.25:
+        if act < 0.35:
             scene.engine.abort(handle)
-        elif act < 0.35 and retracts:
+        elif act < 0.45 and retracts:
             # One that waits, or is done, stays as it is.
             scene.engine.retract(handle)
-        elif act < 0.4:
+        elif act < 0.5:
             scene.engine.lab.lag(draw.choice(["store", "load"]), draw.randint(0, MOST_LAG))
-        elif act < 0.43 and scene.offers(TierCap.DROP_DEVICE):
+        elif act < 0.53 and scene.offers(TierCap.DROP_DEVICE):
             scene.engine.drop_device()
         else:
             scene.engine.pump()
