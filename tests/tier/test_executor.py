@@ -56,6 +56,12 @@ def test_wrong_caches_are_seen(executor, monkeypatch, seam, wrong):
         check_same(executor, PROMPT[:97])
 
 
+def by_group(placed, pairs):
+    """The pairs of all groups' pages, one group after the other, as many of each."""
+    pairs = list(pairs)
+    return {group: pairs[at * len(pairs) // len(placed) : (at + 1) * len(pairs) // len(placed)] for at, group in enumerate(placed)}
+
+
 def restored(executor, lag=0, drop=False):
     """The last chunk of a prompt, cold, and over pages that went to the host and came back to other places."""
     ids, kept = PROMPT[:200], 192
@@ -63,10 +69,10 @@ def restored(executor, lag=0, drop=False):
     cold = feed(executor, ids, placed)
     pages = [page for table in placed.values() for page in table[: kept // executor.page]]
     hosts, places = range(len(pages)), range(63, 63 - len(pages), -1)
-    executor.store(list(zip(pages, hosts, strict=True)), executor.compute_event()).wait()
+    executor.store(by_group(placed, zip(pages, hosts, strict=True)), executor.compute_event()).wait()
     executor.poison(Tier.DEVICE, pages)
     executor.lag("load", lag)
-    load = executor.load(list(zip(hosts, places, strict=True)), executor.compute_event())
+    load = executor.load(by_group(placed, zip(hosts, places, strict=True)), executor.compute_event())
     back = dict(zip(pages, places, strict=True))
     warm = {group: [back.get(page, page) for page in table] for group, table in placed.items()}
     return cold, feed(executor, ids, warm, kept, loads=() if drop else (load,))
@@ -100,7 +106,7 @@ def stored_in_flight(executor, fenced=True):
     none = executor.compute_event()
     pending = executor.forward(Work(PROMPT[:CHUNK], 0, placed))
     pages = [*placed["sliding"], *placed["full"]]
-    copy = executor.store(list(zip(pages, range(4), strict=True)), executor.compute_event() if fenced else none)
+    copy = executor.store(by_group(placed, zip(pages, range(4), strict=True)), executor.compute_event() if fenced else none)
 
     assert not pending.done()
     assert copy.done() is not fenced
@@ -125,14 +131,14 @@ def test_a_copy_that_is_made_to_fail_copies_nothing_and_says_so(executor, op):
     executor.write(Tier.DEVICE, 3, torch.ones_like(executor.read(Tier.DEVICE, 3)))
     executor.write(Tier.HOST, 5, torch.full_like(executor.read(Tier.HOST, 5), 2))
     executor.fail_next(op)
-    copy = getattr(executor, op)([(3, 5) if op == "store" else (5, 3)], executor.compute_event())
+    copy = getattr(executor, op)({"full": [(3, 5) if op == "store" else (5, 3)]}, executor.compute_event())
 
     assert copy.done()
     assert op in copy.failed
     assert executor.read(Tier.DEVICE, 3).unique().tolist() == [1.0]
     assert executor.read(Tier.HOST, 5).unique().tolist() == [2.0]
 
-    again = getattr(executor, op)([(3, 5) if op == "store" else (5, 3)], executor.compute_event())
+    again = getattr(executor, op)({"full": [(3, 5) if op == "store" else (5, 3)]}, executor.compute_event())
 
     assert again.failed is None
     assert torch.equal(executor.read(Tier.DEVICE, 3), executor.read(Tier.HOST, 5))
@@ -140,7 +146,7 @@ def test_a_copy_that_is_made_to_fail_copies_nothing_and_says_so(executor, op):
 
 def test_a_lag_counts_ticks(executor):
     executor.lag("store", 2)
-    copy = executor.store([(0, 0)], executor.compute_event())
+    copy = executor.store({"full": [(0, 0)]}, executor.compute_event())
     executor.tick()
 
     assert not copy.done()

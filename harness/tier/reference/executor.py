@@ -124,7 +124,7 @@ class Executor:
                 self._masks.of(work.start, len(work.ids)),
             )
             pending.token = pending.logits.argmax()
-            pending.finite = cache.finite & torch.isfinite(pending.logits).all()
+            pending.finite = torch.isfinite(cache.sum + pending.logits.sum())
 
     def store(self, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
         """Copy (device page, host page) pairs of each group on the store stream, once `after` of the compute stream is reached."""
