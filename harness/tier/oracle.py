@@ -58,11 +58,7 @@ class Copy:
 
 
 class Oracle:
-<<<<<<< HEAD
     """One engine, from an empty cache on. `lags` are those of copies, in pumps; 0: a copy has landed by the end of the step."""
-=======
-    """One engine, from an empty cache on. `lags` are those of copies, in pumps: with 0, a copy lands in the step that began it."""
->>>>>>> main
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

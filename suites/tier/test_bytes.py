@@ -28,10 +28,13 @@ def test_restored(tier_stage: TierStage, judge: Judge) -> None:
     pages = range(3 * tier_stage.chunk // tier_stage.page)
     written = [tier_stage.page_kept(Tier.DEVICE, request, index) for index in pages]
     stored = [tier_stage.page_kept(Tier.HOST, request, index) for index in pages]
+    for index in pages:
+        for group, bits in (written[index] or {}).items():
+            judge.same_bits((stored[index] or {}).get(group), bits, f"page {index}, group {group} on the host", source="the device")
+        judge.taken(len(written[index] or {}), f"groups of page {index}")
     tier_stage.drop_device()
-    judge.equal(
-        [tier_stage.page_kept(Tier.DEVICE, request, index) for index in pages], [None] * len(pages), "device pages after drop_device"
-    )
+    gone = [tier_stage.page_kept(Tier.DEVICE, request, index) is None for index in pages]
+    judge.equal(gone, [True] * len(pages), "device pages that went with drop_device")
     again = tier_stage.ask(request)
     restored = [tier_stage.page_kept(Tier.DEVICE, request, index) for index in pages]
 
