@@ -1,0 +1,1 @@
+"""Adapters of tiered prefix-cache servers: one thin file an engine."""
