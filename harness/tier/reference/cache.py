@@ -1,0 +1,72 @@
+"""The keys and values of one forward, in the pages of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache
+
+from harness.tier.reference.config import GROUPS, NetworkConfig
+from harness.tier.reference.pool import Pool
+from harness.tier.reference.streams import Event, Stream
+
+
+class PagedCache(Cache):
+    """What transformers' layers see as their cache for positions start .. start + length of one request.
+
+    `tables`, by group, are i64[pages] of `pool`, whose first holds positions 0 .. page - 1. A layer waits for its piece of each of
+    `loads` before it touches a page. What it is given goes to the pages; what it sees is read back from them: positions from the first
+    that it attends to up to the end, no page before that, nothing behind the end. `finite` bool[]: nothing written was NaN or infinite.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        pool: Pool,
+        tables: Mapping[str, torch.Tensor],
+        start: int,
+        length: int,
+        loads: Sequence[Sequence[Event]],
+        stream: Stream,
+    ) -> None:
+        super().__init__(layers=[])
+        self.config, self.pool, self.tables, self.loads, self.stream = config, pool, tables, loads, stream
+        self.start, self.end = start, start + length
+        self.finite = torch.ones((), dtype=torch.bool, device=pool.kept.device)
+        positions = torch.arange(start, self.end, device=pool.kept.device)
+        self._places = {group: (tables[group][positions // pool.page], positions % pool.page) for group in GROUPS}
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.start
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of f[1, KV heads, length, head dim] of a layer; gives f[1, KV heads, seen, head dim], as transformers' DynamicCache does."""
+        self.wait_for_layer(layer_idx)
+        self.write(layer_idx, key_states[0].transpose(0, 1), value_states[0].transpose(0, 1))
+        return self.gather(layer_idx)
+
+    def wait_for_layer(self, layer: int) -> None:
+        """Let the stream wait until that layer of all pages that come from the host is there."""
+        piece = self.config.row(layer) * self.config.pieces // self.config.layers_per_group
+        for pieces in self.loads:
+            self.stream.wait(pieces[piece])
+
+    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put f[length, KV heads, head dim] into the pages."""
+        self.pool.write(self.config.row(layer), self._places[self.config.group(layer)], keys, values)
+        self.finite = self.finite & torch.isfinite(keys).all() & torch.isfinite(values).all()
+
+    def gather(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the layer attends to, twice f[1, KV heads, seen, head dim]."""
+        group = self.config.group(layer)
+        first, page = self.config.first(group, self.start), self.pool.page
+        pages = self.tables[group][first // page : -(-self.end // page)]
+        skipped = first - first % page
+        # Sliced, not masked: attention multiplies what is masked by 0, and 0 * NaN is NaN.
+        seen = (part[first - skipped : self.end - skipped] for part in self.pool.gather(self.config.row(layer), pages))
+        keys, values = (part.transpose(0, 1)[None] for part in seen)
+        return keys, values
