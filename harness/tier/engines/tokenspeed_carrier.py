@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from harness.tier.engines.tokenspeed_plan import Extent, Kind, Plan, Transfer
 from harness.tier.protocol import Tier
 from harness.tier.reference.executor import Copy, Executor, Pending, Work
-from harness.tier.reference.identity import Identity
 
 TO_DEVICE = (Kind.LOAD_BACK, Kind.RESTORE)
 
@@ -44,14 +43,17 @@ class Carrier:
 
     def carry(self, plan: Plan, requests: Mapping[str, Prompted]) -> list[Launched]:
         """Launch one step; waits for nothing but for copies whose pages this very step writes anew."""
+        # A plan gives a page on at once: what one group lets go of may be what another's is copied to, or loaded to. So all that is copied
+        # is read before any page is written. The step before is taken in: nothing on the compute stream is left to write a source.
+        contents = [self._executor.read(Tier.DEVICE, source).clone() for source, _ in plan.copies]
         for transfer in plan.transfers:
-            self._transfers[transfer.number] = (transfer, self._submit(transfer))
-        arriving = {target for transfer, _ in self._loads() for _, target in transfer.pairs}
-        for source, target in plan.copies:
-            if source in arriving:
-                self._wait_for(source)
-            # The step before is taken in, so that nothing on the compute stream is left to write the source.
-            self._executor.write(Tier.DEVICE, target, self._executor.read(Tier.DEVICE, source))
+            if transfer.kind not in TO_DEVICE:
+                self._submit(transfer)
+        for (_, target), content in zip(plan.copies, contents, strict=True):
+            self._executor.write(Tier.DEVICE, target, content)
+        for transfer in plan.transfers:
+            if transfer.kind in TO_DEVICE:
+                self._submit(transfer)
         return [self._launch(extent, requests[extent.request]) for extent in plan.extents if extent.request in requests]
 
     def landed(self, *, wait: bool = False) -> list[Transfer]:
@@ -67,22 +69,15 @@ class Carrier:
                 del self._transfers[transfer.number]
         return found
 
-    def _submit(self, transfer: Transfer) -> Copy:
-        after = self._executor.compute_event()
-        if transfer.kind in TO_DEVICE:
-            return self._executor.load(transfer.pairs, after)
-        copy = self._executor.store(transfer.pairs, after)
+    def _submit(self, transfer: Transfer) -> None:
+        go = self._executor.load if transfer.kind in TO_DEVICE else self._executor.store
+        copy = go(transfer.pairs, self._executor.compute_event())
+        self._transfers[transfer.number] = (transfer, copy)
         if not transfer.pinned:
             copy.wait()
-        return copy
 
     def _loads(self) -> Iterator[tuple[Transfer, Copy]]:
         return (both for both in self._transfers.values() if both[0].kind in TO_DEVICE)
-
-    def _wait_for(self, page: int) -> None:
-        for transfer, copy in self._loads():
-            if any(target == page for _, target in transfer.pairs):
-                copy.wait()
 
     def _launch(self, extent: Extent, request: Prompted) -> Launched:
         """Blocks end at multiples of the page, so that the numbers of a position are the same wherever the scheduler cuts."""
@@ -96,7 +91,6 @@ class Carrier:
                 ids=tuple(request.tokens[first:behind]),
                 start=first,
                 tables={group: table[:covered] for group, table in extent.tables.items()},
-                spoken=Identity(),
                 loads=loads,
                 want_logits=request.want_logits and extent.last and behind == end,
             )

@@ -59,7 +59,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Plan:
-    """One step. `copies`: pairs of device pages, (from, to), to be copied before anything is computed. `refused`: requests that were given up."""
+    """One step. `copies`: pairs of device pages, (from, to), to be copied before anything is computed. `refused`: requests given up, and why."""
 
     copies: tuple[tuple[int, int], ...]
     transfers: tuple[Transfer, ...]

@@ -16,12 +16,12 @@ from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.tier.engines.tokenspeed_carrier import Carrier, Launched, Prompted
 from harness.tier.engines.tokenspeed_options import ENGINE, Options
-from harness.tier.engines.tokenspeed_plan import Kind, Plan, Planner
+from harness.tier.engines.tokenspeed_plan import NULL, Kind, Plan, Planner
 from harness.tier.protocol import Completion, Outcome, Policy, Request, TierHits
 from harness.tier.reference.config import FULL, SLIDING, config_of
 from harness.tier.reference.executor import Executor
 from harness.tier.reference.network import Network
-from harness.tier.reference.text import Text
+from harness.tier.reference.tokenizer import TierTokenizer
 
 
 @dataclass
@@ -58,15 +58,14 @@ class TokenSpeedScheduler:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> TokenSpeedScheduler:
         """ValueError for a wrong option."""
-        return TokenSpeedScheduler(Options.parse(config.options), torch.device(config.device), config.seed)
+        return TokenSpeedScheduler(Options.parse(config.options), torch.device(config.device))
 
-    def __init__(self, options: Options, device: torch.device, seed: int) -> None:
+    def __init__(self, options: Options, device: torch.device) -> None:
         sizes = config_of(options.size, device)
         self._planner = Planner(options, {FULL: None, SLIDING: sizes.window})
-        network = Network(sizes, seed, device)
-        self._executor = Executor(network, options.page, options.device_pages + 1, self._planner.host_pages, device)
+        self._executor = Executor(Network(sizes, device), options.page, options.device_pages + NULL, self._planner.host_pages, device)
         self._carrier = Carrier(self._executor, options.page)
-        self._page, self._text = options.page, Text()
+        self._page, self._text = options.page, TierTokenizer()
         self._served: dict[int, _Served] = {}
         self._results: dict[int, Completion] = {}
         self._launched: list[Launched] = []
@@ -75,7 +74,8 @@ class TokenSpeedScheduler:
         self.vocabulary = sizes.vocabulary
         self.device_capacity: int | None = options.device_pages * options.page
         self.host_capacity: int | None = options.host_pages * options.page
-        self.max_prompt_tokens: int | None = min(self._planner.most_tokens(), sizes.max_positions) - 1
+        self._most = min(self._planner.most_tokens(), sizes.max_positions)
+        self.max_prompt_tokens: int | None = self._most - 1
 
     def submit(self, request: Request) -> int:
         self._require_open()
@@ -216,7 +216,9 @@ class TokenSpeedScheduler:
         if min(tokens) < 0 or max(tokens) >= self.vocabulary:
             raise ValueError(f"{ENGINE}: token ids are from 0 to {self.vocabulary - 1}")
         if self.max_prompt_tokens is not None and len(tokens) + request.max_new_tokens > self.max_prompt_tokens + 1:
-            raise ValueError(f"{ENGINE}: {len(tokens)} tokens and {request.max_new_tokens} new ones: together at most {self.max_prompt_tokens + 1}")
+            raise ValueError(
+                f"{ENGINE}: {len(tokens)} tokens and {request.max_new_tokens} new ones: together at most {self.max_prompt_tokens + 1}"
+            )
         return tokens
 
     def _require_open(self) -> None:
