@@ -110,9 +110,11 @@ class Policy:
     version and media. A page of tokens takes one device page for each of `groups`, of `device_pages`, and as many of `host_pages`
     (0: no host tier), of which one tier's are never lent to another's.
 
-    A step. `pump` first takes in what the step before computed, then admits, then launches the next step. A request in prefill computes
-    one chunk a step, up to the next multiple of `chunk`, a multiple of `page`, or to the end of its prompt, which gives its first new
-    token; then one token a step. Taking in a whole chunk of the prompt keeps its pages, and starts to write them to the host.
+    A step. `pump` first takes in what the step before computed, request by request in the order of admission, then admits, then launches
+    the next step. A request in prefill computes one chunk a step, up to the next multiple of `chunk`, a multiple of `page`, or to the end
+    of its prompt, which gives its first new token; then one token a step. Taking in a whole chunk of the prompt keeps those of its pages
+    that the device has not, and starts to write them to the host; a request ends when its last token is taken in. A write-back is over
+    before the same step admits, and with a lag of n n steps later; a load when the step that admitted its request is taken in.
 
     Admission. Requests are admitted in the order in which they came while fewer than `max_running` run; one that does not fit keeps those
     behind it waiting. It hits the longest run of pages from the start, each on the device or, written whole, on the host, that ends at a
@@ -121,9 +123,13 @@ class Policy:
     on the device again.
 
     Letting go. What is on the device and used by no request, nor by a copy under way, goes when another request needs the place: the
-    page used longest ago first, and of those used at one time the one farthest from the start of its prompt. A page is used when a
-    request that hits it is admitted, when it is kept, and when a request that holds it ends. Pages on the host go by the same rule, when
-    a page is written and no place is free; hits in either tier use both copies. A page that finds no place on the host is not written.
+    page used longest ago first, and of those used at one moment the one farthest from the start of its prompt. A page is used, on the
+    device and on the host, when a request that hits it is admitted, when it is kept, and when a request that holds it ends or is
+    retracted; each of these is a moment of its own, one for all pages of that request. Pages on the host go by the same rule, when a page
+    is written and no place is free. A page that finds no place on the host is not written; one that is there already stays as it is.
+
+    Failures. What a failed write-back was to store is not kept on the host. A failed load undoes the admission: its pages are kept in
+    neither tier any more, and the request is admitted anew, before all others, and reports what it hits then.
     """
 
     page: int

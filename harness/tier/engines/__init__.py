@@ -1,1 +1,1 @@
-"""Adapters of tiered prefix-cache servers: one thin file an engine."""
+"""One thin adapter an engine."""

@@ -16,7 +16,7 @@ from harness.tier.reference.streams import Event, Stream
 class PagedCache(Cache):
     """What transformers' layers see as their cache for positions start .. start + length of one request.
 
-    `tables`, by group, are i64[pages] of `pool`, whose first holds positions 0 .. page - 1. A layer waits for its piece of each of
+    `tables`, by group, are i64[pages] of `pool`, whose first holds positions 0 .. page - 1. A layer waits for its group's piece of each of
     `loads` before it touches a page. What it is given goes to the pages; what it sees is read back from them: positions from the first
     that it attends to up to the end, no page before that, nothing behind the end. `finite` bool[]: nothing written was NaN or infinite.
     """
@@ -28,7 +28,7 @@ class PagedCache(Cache):
         tables: Mapping[str, torch.Tensor],
         start: int,
         length: int,
-        loads: Sequence[Sequence[Event]],
+        loads: Sequence[Mapping[str, Sequence[Event]]],
         stream: Stream,
     ) -> None:
         super().__init__(layers=[])
@@ -50,10 +50,11 @@ class PagedCache(Cache):
         return self.gather(layer_idx)
 
     def wait_for_layer(self, layer: int) -> None:
-        """Let the stream wait until that layer of all pages that come from the host is there."""
+        """Let the stream wait until that layer of all pages of its group that come from the host is there."""
         piece = self.config.row(layer) * self.config.pieces // self.config.layers_per_group
-        for pieces in self.loads:
-            self.stream.wait(pieces[piece])
+        for load in self.loads:
+            for event in load.get(self.config.group(layer), ())[piece : piece + 1]:
+                self.stream.wait(event)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put f[length, KV heads, head dim] into the pages."""

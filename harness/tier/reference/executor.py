@@ -12,7 +12,7 @@ from harness.core.threads import one_thread
 from harness.tier.protocol import Tier
 from harness.tier.reference.cache import PagedCache
 from harness.tier.reference.config import GROUPS
-from harness.tier.reference.identity import Identity
+from harness.tier.reference.identity import PLAIN, Identity
 from harness.tier.reference.network import Network, masks
 from harness.tier.reference.pool import Pool, copy_pages
 from harness.tier.reference.streams import Event, Streams, known
@@ -29,7 +29,7 @@ class Work:
     ids: tuple[int, ...]
     start: int
     tables: Mapping[str, Sequence[int]]
-    spoken: Identity = Identity()
+    spoken: Identity = PLAIN
     loads: Sequence[Copy] = ()
     want_logits: bool = False
 
@@ -68,19 +68,20 @@ class Pending:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of pages that was submitted: an event for each of the pieces, in order. `failed` says why nothing is copied."""
+    """A copy of pages that was submitted: by group, an event for each of the pieces, in order. `failed` says why nothing is copied."""
 
-    pieces: tuple[Event, ...]
+    pieces: Mapping[str, tuple[Event, ...]]
     failed: str | None = None
 
     def done(self) -> bool:
         """Whether all of it is copied, or none will be. Waits for nothing."""
-        return all(piece.done() for piece in self.pieces)
+        return all(piece.done() for pieces in self.pieces.values() for piece in pieces)
 
     def wait(self) -> None:
         """Return once it is done, whatever its lag."""
-        for piece in self.pieces:
-            piece.wait()
+        for pieces in self.pieces.values():
+            for piece in pieces:
+                piece.wait()
 
 
 class Executor:
@@ -121,12 +122,15 @@ class Executor:
             pending.token = pending.logits.argmax()
             pending.finite = cache.finite & torch.isfinite(pending.logits).all()
 
-    def store(self, pairs: Sequence[tuple[int, int]], after: Event) -> Copy:
-        """Copy (device page, host page) pairs on the store stream, once `after` of the compute stream is reached."""
+    def store(self, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
+        """Copy (device page, host page) pairs of each group on the store stream, once `after` of the compute stream is reached."""
         return self._copy("store", pairs, after)
 
-    def load(self, pairs: Sequence[tuple[int, int]], after: Event) -> Copy:
-        """Copy (host page, device page) pairs on the load stream, piece by piece, once `after` of the compute stream is reached."""
+    def load(self, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
+        """Copy (host page, device page) pairs of each group on the load stream, piece by piece, once `after` is reached.
+
+        The first pieces of all groups come first, as their layers do.
+        """
         return self._copy("load", pairs, after)
 
     def compute_event(self) -> Event:
@@ -180,20 +184,20 @@ class Executor:
         self.streams.synchronize()
         self.pools = {}
 
-    def _copy(self, op: str, pairs: Sequence[tuple[int, int]], after: Event) -> Copy:
+    def _copy(self, op: str, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
         if op in self._failing:
             self._failing.discard(op)
-            return Copy((), f"the {op} of {len(pairs)} pages was made to fail")
+            return Copy({}, f"the {op} of {sum(map(len, pairs.values()))} pages was made to fail")
         tiers = (Tier.DEVICE, Tier.HOST) if op == "store" else (Tier.HOST, Tier.DEVICE)
         source, target = (self.pools[tier] for tier in tiers)
-        sources, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         stream, lag = getattr(self.streams, op), self.streams.lags[op]
-        return Copy(
-            tuple(
-                stream.submit(partial(copy_pages, source, sources, target, targets, piece), (after,), lag)
-                for piece in range(self.network.config.pieces)
-            )
-        )
+        pieces: dict[str, tuple[Event, ...]] = dict.fromkeys(pairs, ())
+        for piece in range(self.network.config.pieces):
+            for group, places in pairs.items():
+                sources, targets = [pair[0] for pair in places], [pair[1] for pair in places]
+                copy = partial(copy_pages, source, sources, target, targets, piece)
+                pieces[group] += (stream.submit(copy, (after,), lag),)
+        return Copy(pieces)
 
     def _embed(self, ids: Sequence[int], start: int, spoken: Identity) -> torch.Tensor:
         media = min(len(ids), max(0, self.network.media_tokens - start)) if spoken.media is not None else 0

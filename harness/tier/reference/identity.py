@@ -17,6 +17,9 @@ class Identity:
     media: bytes | None = None
 
 
+PLAIN = Identity()
+
+
 def drawn(name: bytes, *shape: int) -> torch.Tensor:
     """f32[shape] on the CPU: normal numbers that are a function of `name`."""
     seed = int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> 1

@@ -10,7 +10,7 @@ from transformers import DynamicCache, GptOssConfig, GptOssForCausalLM
 from transformers.cache_utils import Cache
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssModel, GptOssRotaryEmbedding
 
-from harness.tier.reference.config import FULL, LAYER_TYPES, SLIDING, NetworkConfig
+from harness.tier.reference.config import FULL, LAYER_TYPES, NetworkConfig
 from harness.tier.reference.identity import Identity, drawn
 
 PLACEHOLDER = 2
@@ -136,8 +136,8 @@ def fill(model: GptOssForCausalLM, dtype: torch.dtype, device: torch.device, see
         owner, _, own = name.rpartition(".")
         generator = torch.Generator(device).manual_seed(int(drawn(f"{seed} {name}".encode(), 1).view(torch.int32)) & 0x7FFFFFFF)
         wide = torch.float32 if "norm" in owner else dtype
-        drawn_ = weights(name, parameter.shape, generator, wide, device)
-        setattr(model.get_submodule(owner), own, torch.nn.Parameter(drawn_, requires_grad=False))
+        numbers = weights(name, parameter.shape, generator, wide, device)
+        setattr(model.get_submodule(owner), own, torch.nn.Parameter(numbers, requires_grad=False))
     model.model.rotary_emb = GptOssRotaryEmbedding(model.config).to(device)
 
 

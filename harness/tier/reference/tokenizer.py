@@ -12,8 +12,11 @@ PATH = Path(__file__).parents[3] / "fixtures" / "data" / "tier" / "tokenizer.jso
 
 
 class TierTokenizer:
-    """A byte-level BPE. Any text is encoded, a special token's name in it as plain text; any ids have a text, different ids of the network
-    beyond the vocabulary, or of specials, included."""
+    """A byte-level BPE.
+
+    Any text is encoded, the name of a special token in it as plain text. Any ids have a text, those of specials and those that only the
+    network knows included.
+    """
 
     def __init__(self, path: Path = PATH) -> None:
         if not path.is_file():
