@@ -60,9 +60,9 @@ def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
 
     KeyError for a size that the model has not.
     """
-    config = _config(model, size)
+    config = configuration(model, size)
     directory.mkdir(parents=True, exist_ok=True)
-    _write_tokenizer(directory)
+    write_tokenizer(directory)
     config.save_pretrained(directory)
     index: dict[str, str] = {}
     total = 0
@@ -97,7 +97,8 @@ def cached(model: str, size: str, seed: int = SEED) -> Path:
     return directory
 
 
-def _config(model: str, size: str) -> PretrainedConfig:
+def configuration(model: str, size: str) -> PretrainedConfig:
+    """What config.json says. KeyError for a size that the model has not."""
     from tokenizers import Tokenizer
     from transformers import GptOssConfig, LlamaConfig
 
@@ -137,7 +138,8 @@ def _weights(name: str, shape: torch.Size, seed: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.bfloat16).normal_(0.0, scale, generator=generator)
 
 
-def _write_tokenizer(directory: Path) -> None:
+def write_tokenizer(directory: Path) -> None:
+    """The one that was trained on the workload's prompts, as transformers reads it."""
     shutil.copyfile(TOKENIZER, directory / "tokenizer.json")
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": LONGEST, "clean_up_tokenization_spaces": False}
     (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
