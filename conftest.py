@@ -11,5 +11,7 @@ pytest_plugins = [
     "fixtures.duplex",
     "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",
+    "fixtures.tier",
+    "fixtures.tier_rounds",
     "pytester",
 ]

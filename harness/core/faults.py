@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.core.names import unknown
 
-KINDS = ("duplex", "transfer")
+KINDS = ("duplex", "transfer", "tier")
 """Kinds that have a reference engine; `harness.<kind>.faults` and `harness.<kind>.wrong_inputs` hold their faults."""
 
 

@@ -31,9 +31,9 @@ class Workload:
     `entries`, `prompt_tokens`, `prompt_least`, `prompt_most`, `oversubscribed`, `prompts_least`, `prompts_most`, `new_tokens`, `warm_least`
     and `cold_most` are the seeds'.
 
-    In the checks that are not the seeds', a prompt has `pages` pages and a few tokens. `pressure_prompts` prompts go through
-    `pressure_passes` passes; `requests` are sent with random aborts. `connections` are open at once. `schedules` and `soak_schedules` are
-    drawn, of at most `schedule_steps` and `soak_steps` steps each.
+    In the checks that are not the seeds', a prompt has `pages` pages and a few tokens. `pressed_prompts` prompts, or `pressure_prompts`
+    in a soak, go through `pressure_passes` passes; `distinct_prompts` are kept at once; `requests` are sent with random aborts.
+    `connections` are open at once. `schedules` and `soak_schedules` are drawn, of at most `schedule_steps` and `soak_steps` steps each.
     """
 
     entries: int = 130
@@ -48,7 +48,9 @@ class Workload:
     cold_most: float = 0.2
     pages: int = 6
     pressure_prompts: int = 200
+    pressed_prompts: int = 24
     pressure_passes: int = 3
+    distinct_prompts: int = 96
     requests: int = 1000
     connections: int = 200
     schedules: int = 10

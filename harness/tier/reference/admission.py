@@ -77,7 +77,7 @@ class Admission:
         run.loads = [kept.copy for kept in found.device if kept.copy is not None]
         places = self.device.take(total - len(found.device))
         if found.host:
-            self._load(run, found, places[: len(found.host)], now)
+            self.load(run, found, places[: len(found.host)], now)
         run.own = dict(enumerate(places[len(found.host) :], len(found)))
         run.computed = len(found) * self.policy.page
         self.tell(run, found)
@@ -115,7 +115,7 @@ class Admission:
                 if kept is not None:
                     tier.use(kept, now)
 
-    def _load(self, run: Run, found: Found, places: list[tuple[int, ...]], now: int) -> None:
+    def load(self, run: Run, found: Found, places: list[tuple[int, ...]], now: int) -> None:
         """Bring the host's pages back, once all that was launched is done with the places they go to."""
         coming = pairs(self.device.groups, [kept.pages for kept in found.host], places)
         copy = self.executor.load(coming, self.executor.compute_event())

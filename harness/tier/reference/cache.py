@@ -35,8 +35,16 @@ class PagedCache(Cache):
         self.config, self.pool, self.tables, self.loads, self.stream = config, pool, tables, loads, stream
         self.start, self.end = start, start + length
         self.finite = torch.ones((), dtype=torch.bool, device=pool.kept.device)
-        positions = torch.arange(start, self.end, device=pool.kept.device)
-        self._places = {group: (tables[group][positions // pool.page], positions % pool.page) for group in GROUPS}
+        self._places = self.places(torch.arange(start, self.end, device=pool.kept.device))
+
+    def places(self, positions: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """Where i64[n] positions are kept, by group: i64[n] pages and i64[n] tokens in them."""
+        page = self.pool.page
+        return {group: (self.tables[group][positions // page], positions % page) for group in GROUPS}
+
+    def seen_pages(self, group: str, first: int) -> torch.Tensor:
+        """i64[m]: the pages of a group that hold positions from `first` to the end."""
+        return self.tables[group][first // self.pool.page : -(-self.end // self.pool.page)]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.start
@@ -65,7 +73,7 @@ class PagedCache(Cache):
         """What the layer attends to, twice f[1, KV heads, seen, head dim]."""
         group = self.config.group(layer)
         first, page = self.config.first(group, self.start), self.pool.page
-        pages = self.tables[group][first // page : -(-self.end // page)]
+        pages = self.seen_pages(group, first)
         skipped = first - first % page
         # Sliced, not masked: attention multiplies what is masked by 0, and 0 * NaN is NaN.
         seen = (part[first - skipped : self.end - skipped] for part in self.pool.gather(self.config.row(layer), pages))

@@ -40,9 +40,9 @@ class Keeping:
                 self.device.pin(kept)
                 run.kept[at] = kept
                 new.append(kept)
-        self._write_back(new, now, computed)
+        self.write_back(new, now, computed)
 
-    def _write_back(self, new: list[Kept], now: int, computed: Event) -> None:
+    def write_back(self, new: list[Kept], now: int, computed: Event) -> None:
         """Write them to the host, those that find a place there, once they are computed."""
         sources: list[Kept] = []
         targets: list[Kept] = []
