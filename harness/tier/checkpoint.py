@@ -103,11 +103,18 @@ def configuration(model: str, size: str) -> PretrainedConfig:
     from transformers import GptOssConfig, LlamaConfig
 
     given = SIZES[model, size]
-    ours = {"vocab_size": Tokenizer.from_file(str(TOKENIZER)).get_vocab_size(), "eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
+    ours = {
+        "vocab_size": Tokenizer.from_file(str(TOKENIZER)).get_vocab_size(),
+        "eos_token_id": 0,
+        "bos_token_id": None,
+        "pad_token_id": None,
+    }
     common = {"dtype": "bfloat16", "tie_word_embeddings": False}
     if model == "llama":
         rope = {"rope_type": "default", "rope_theta": 500000.0}
-        return LlamaConfig(**ours | {"max_position_embeddings": LONGEST, "rope_parameters": rope} | common | given, architectures=["LlamaForCausalLM"])
+        return LlamaConfig(
+            **ours | {"max_position_embeddings": LONGEST, "rope_parameters": rope} | common | given, architectures=["LlamaForCausalLM"]
+        )
     vocabulary = ours if size == "tiny" else ours | {"vocab_size": 201088}
     return GptOssConfig(**vocabulary | common | given, architectures=["GptOssForCausalLM"])
 

@@ -83,7 +83,7 @@ class Carrier:
         """Blocks end at multiples of the page, so that the numbers of a position are the same wherever the scheduler cuts."""
         end = extent.start + extent.length
         pages = {page for table in extent.tables.values() for page in table}
-        loads = [copy for transfer, copy in self._loads() if any(target in pages for _, target in transfer.pairs)]
+        loads = [copy for transfer, copy in self._loads() if not pages.isdisjoint(transfer.targets())]
         blocks = []
         for first, behind in blocks_of(extent.start, end, request.prompt, self._page):
             covered = -(-behind // self._page)

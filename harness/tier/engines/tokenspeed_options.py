@@ -12,9 +12,9 @@ DEFAULTS = {
     "size": "auto",
     "host": "on",
     "page": "16",
-    "chunk": "2048",
-    "device_pages": "1280",
-    "host_pages": "4096",
+    "chunk": "512",
+    "device_pages": "640",
+    "host_pages": "2048",
     "max_running": "4",
     "retract_every": "0",
 }

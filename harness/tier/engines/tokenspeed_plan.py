@@ -15,6 +15,8 @@ from harness.tier.engines.tokenspeed_options import Options
 
 NULL = 1
 """Null pages of a pool."""
+HELD = ("device_pages", "host_pins", "snapshot_pages", "waiting", "running")
+"""What `Planner.held` counts."""
 
 
 class Kind(str, Enum):
@@ -31,14 +33,18 @@ class Kind(str, Enum):
 class Transfer:
     """One copy between the tiers, which the scheduler knows by `number` until it is told that it is done.
 
-    `pairs` are (from, to): a page of the device and one of the host, or the other way round. Snapshots lie behind the host's pages.
+    `pairs`, by group, are (from, to): a page of the device and one of the host, or the other way round. Snapshots lie behind the host's.
     `pinned`: the source stays as it is until then; otherwise this very step may write it anew.
     """
 
     kind: Kind
     number: int
-    pairs: tuple[tuple[int, int], ...]
+    pairs: Mapping[str, Sequence[tuple[int, int]]]
     pinned: bool
+
+    def targets(self) -> Iterator[int]:
+        """The pages that it writes."""
+        return (target for pairs in self.pairs.values() for _, target in pairs)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Plan:
-    """One step. `copies`: pairs of device pages, (from, to), to be copied before anything is computed. `refused`: requests given up, and why."""
+    """One step. `copies`: pairs of device pages, (from, to), to be copied before anything is computed. `refused`: requests, and why."""
 
     copies: tuple[tuple[int, int], ...]
     transfers: tuple[Transfer, ...]
@@ -74,6 +80,7 @@ class Planner:
         import tokenspeed_scheduler
 
         self._api = tokenspeed_scheduler
+        self._groups = list(windows)
         self._host_pages = options.host_pages + NULL
         self.snapshots = options.device_pages
         self._scheduler = tokenspeed_scheduler.Scheduler(_config(tokenspeed_scheduler, options, windows, self.snapshots))
@@ -144,16 +151,21 @@ class Planner:
         """Forget what is kept, on the device or everywhere; False: it would not."""
         return self._scheduler.clear_l1_cache() if device_only else self._scheduler.clear_cache()
 
+    def close(self) -> None:
+        """Let go of the scheduler."""
+        del self._scheduler
+
     def held(self) -> dict[str, int]:
         """What requests and copies hold."""
         scheduler = self._scheduler
-        return {
-            "device_pages": scheduler.active_lcm_blocks(),
-            "host_pins": scheduler.host_pool_pinned_blocks(),
-            "snapshot_pages": self.snapshots - scheduler.snapshot_pool_free_blocks(),
-            "waiting": scheduler.waiting_size(),
-            "running": scheduler.prefilling_size() + scheduler.decoding_size(),
-        }
+        counts = (
+            scheduler.active_lcm_blocks(),
+            scheduler.host_pool_pinned_blocks(),
+            self.snapshots - scheduler.snapshot_pool_free_blocks(),
+            scheduler.waiting_size(),
+            scheduler.prefilling_size() + scheduler.decoding_size(),
+        )
+        return dict(zip(HELD, counts, strict=True))
 
     def _ending(self, event: Any, request: str) -> Any:
         event.request_id = request
@@ -182,7 +194,10 @@ class Planner:
                 tiers = operation.source_tiers[row]
                 sources = [page + (self._host_pages if tier == pool else 0) for page, tier in zip(sources, tiers, strict=True)]
             pinned = operation.source_pinned[row] if kind is Kind.WRITE_BACK else kind is not Kind.SNAPSHOT
-            yield Transfer(kind, number, tuple(zip(sources, targets, strict=True)), pinned)
+            pairs: dict[str, list[tuple[int, int]]] = {}
+            for group, source, target in zip(operation.group_ids[row], sources, targets, strict=True):
+                pairs.setdefault(self._groups[group], []).append((source, target))
+            yield Transfer(kind, number, pairs, pinned)
 
 
 _KINDS = {"WriteBackOp": Kind.WRITE_BACK, "LoadBackOp": Kind.LOAD_BACK, "SnapshotOp": Kind.SNAPSHOT, "RestoreOp": Kind.RESTORE}

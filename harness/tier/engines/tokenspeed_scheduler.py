@@ -16,7 +16,7 @@ from harness.core.clock import Clock
 from harness.core.spec import EngineConfig
 from harness.tier.engines.tokenspeed_carrier import Carrier, Launched, Prompted
 from harness.tier.engines.tokenspeed_options import ENGINE, Options
-from harness.tier.engines.tokenspeed_plan import NULL, Kind, Plan, Planner
+from harness.tier.engines.tokenspeed_plan import HELD, NULL, Kind, Plan, Planner
 from harness.tier.protocol import Completion, Outcome, Policy, Request, TierHits
 from harness.tier.reference.config import FULL, SLIDING, config_of
 from harness.tier.reference.executor import Executor
@@ -72,8 +72,9 @@ class TokenSpeedScheduler:
         self._news: list[Any] = []
         self._closed, self._last = False, 0
         self.vocabulary = sizes.vocabulary
-        self.device_capacity: int | None = options.device_pages * options.page
-        self.host_capacity: int | None = options.host_pages * options.page
+        # The sliding group lets go behind its window: a prompt of any length takes pages for all its tokens once, and both groups have them.
+        self.device_capacity: int | None = self.footprint * options.device_pages * options.page
+        self.host_capacity: int | None = self.footprint * options.host_pages * options.page
         self._most = min(self._planner.most_tokens(), sizes.max_positions)
         self.max_prompt_tokens: int | None = self._most - 1
 
@@ -88,10 +89,10 @@ class TokenSpeedScheduler:
     def pump(self) -> None:
         self._require_open()
         self._take_in()
-        self._news += [self._planner.copied(transfer) for transfer in self._carrier.landed()]
-        self._tell()
+        self._hear_of_copies()
         self._launch(self._planner.plan())
         self._executor.tick()
+        self._hear_of_copies()
 
     def result(self, handle: int) -> Completion | None:
         if handle in self._served:
@@ -116,13 +117,12 @@ class TokenSpeedScheduler:
         """Every copy is waited for; on the simulated streams of a CPU that takes no time at all."""
         self._require_open()
         self._take_in()
-        self._news += [self._planner.copied(transfer) for transfer in self._carrier.landed(wait=True)]
-        self._tell()
+        self._hear_of_copies(wait=True)
         if not self._served:
             # Requests that have just ended are written back by the next plan.
             while (plan := self._planner.plan()).transfers:
                 self._launch(plan)
-                self._planner.advance([self._planner.copied(transfer) for transfer in self._carrier.landed(wait=True)])
+                self._hear_of_copies(wait=True)
 
     def drop_device(self) -> None:
         self.quiesce(0)
@@ -137,17 +137,20 @@ class TokenSpeedScheduler:
             raise RuntimeError(f"{ENGINE}: the scheduler would not forget what is kept")
 
     def usage(self) -> Mapping[str, int]:
-        return self._planner.held() | {"requests": len(self._served), "copies": self._carrier.copies}
+        held = dict.fromkeys(HELD, 0) if self._closed else self._planner.held()
+        return held | {"requests": len(self._served), "copies": 0 if self._closed else self._carrier.copies}
 
     def close(self) -> None:
         if not self._closed:
             self._executor.close()
+            self._planner.close()
+            self._served, self._launched = {}, []
         self._closed = True
 
     def _launch(self, plan: Plan) -> None:
         for name, why in plan.refused.items():
             self._end(int(name), Outcome.FAILED, why)
-        loaded = {target for transfer in plan.transfers if transfer.kind is Kind.LOAD_BACK for _, target in transfer.pairs}
+        loaded = {target for transfer in plan.transfers if transfer.kind is Kind.LOAD_BACK for target in transfer.targets()}
         prompted = {}
         for extent in plan.extents:
             served = self._served.get(int(extent.request))
@@ -185,6 +188,10 @@ class TokenSpeedScheduler:
         if len(served.new) == served.request.max_new_tokens:
             self._news.append(self._planner.finished(str(handle)))
             self._end(handle, Outcome.FINISHED)
+
+    def _hear_of_copies(self, *, wait: bool = False) -> None:
+        self._news += [self._planner.copied(transfer) for transfer in self._carrier.landed(wait=wait)]
+        self._tell()
 
     def _tell(self) -> None:
         news, self._news = self._news, []
