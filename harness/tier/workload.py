@@ -31,9 +31,10 @@ class Workload:
     `entries`, `prompt_tokens`, `prompt_least`, `prompt_most`, `oversubscribed`, `prompts_least`, `prompts_most`, `new_tokens`, `warm_least`
     and `cold_most` are the seeds'.
 
-    In the checks that are not the seeds', a prompt has `pages` pages and a few tokens. `pressed_prompts` prompts, or `pressure_prompts`
-    in a soak, go through `pressure_passes` passes; `distinct_prompts` are kept at once; `requests` are sent with random aborts.
-    `connections` are open at once. `schedules` and `soak_schedules` are drawn, of at most `schedule_steps` and `soak_steps` steps each.
+    `step_tokens` is how much of a prompt is computed at once in their check, where an engine can be told. In the others, a prompt has
+    `pages` pages and a few tokens. `pressed_prompts` prompts, or `pressure_prompts` in a soak, go through `pressure_passes` passes;
+    `distinct_prompts` are kept at once; `requests` are sent with random aborts. `connections` are open at once. `schedules` and
+    `soak_schedules` are drawn, of at most `schedule_steps` and `soak_steps` steps each.
     """
 
     entries: int = 130
@@ -44,6 +45,7 @@ class Workload:
     prompts_least: int = 8
     prompts_most: int = 120
     new_tokens: int = 4
+    step_tokens: int = 512
     warm_least: float = 0.5
     cold_most: float = 0.2
     pages: int = 6

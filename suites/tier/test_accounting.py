@@ -4,7 +4,7 @@ from fixtures.tier import MakeTierStage, TierStage
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
-from harness.tier.protocol import TierHits
+from harness.tier.protocol import Outcome, TierHits
 from harness.tier.workload import Workload
 from markers import register_ci, register_cuda_ci
 
@@ -179,6 +179,8 @@ def test_aborted(tier_stage: TierStage, judge: Judge) -> None:
         handle = tier_stage.submit(request)
         tier_stage.pump(steps)
         tier_stage.abort(handle)
+        aborted = tier_stage.result(handle)
+        judge.equal(aborted and aborted.outcome, Outcome.ABORTED, f"outcome of one aborted after {steps} steps")
         tier_stage.quiesce()
         hits.append(tier_stage.ask_agreeing(request.prompt, f"one aborted after {steps} steps"))
     judge.taken(hits[-1], "tokens reused after the last abort")

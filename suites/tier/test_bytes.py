@@ -46,10 +46,10 @@ def test_restored(tier_stage: TierStage, judge: Judge) -> None:
     _differ(judge, written)
 
 
-@claim("tier.bytes.device_warm", source="vllm#5543, #40896, #54490: the same greedy request twice, other tokens")
+@claim("tier.bytes.warm", source="vllm#5543, #40896, #54490: the same greedy request twice, other tokens")
 @requires(TierCap.EXACT_RESTORE)
 @requires(TierCap.CACHED_TOKENS)
-def test_device_warm(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
+def test_warm(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
     """An answer over pages that the device kept has the tokens and the logit bits of the cold one."""
     request = _request(tier_stage, tier_stage.prompt(chunks=2, pages=workload.pages, extra=3))
     cold = tier_stage.ask(request)
@@ -124,10 +124,12 @@ def test_anew(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
                 tier_stage.drop_device()
 
 
-@claim("tier.bytes.shared_page", source="tenstorrent/tt-xla#4190: on a hit the suffix is written from the first block of the shared prefix")
+@claim(
+    "tier.bytes.shared_prefix", source="tenstorrent/tt-xla#4190: on a hit the suffix is written from the first block of the shared prefix"
+)
 @requires(TierCap.LAB)
 @requires(TierCap.TOKEN_IDS)
-def test_shared_page(tier_stage: TierStage, judge: Judge) -> None:
+def test_shared_prefix(tier_stage: TierStage, judge: Judge) -> None:
     """A request that goes on from kept pages leaves their bits as they are."""
     request = tier_stage.request(tier_stage.ids(chunks=2, extra=1))
     tier_stage.ask(request)

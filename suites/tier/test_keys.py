@@ -19,18 +19,29 @@ IMAGE = bytes(range(64))
 
 @claim(
     "tier.keys.salt",
-    source="vllm#53495, sglang#24568: a salt honoured on the device and not in an outer tier; vllm#53347: and reuse under the same",
+    source="vllm#53347: different salts, no reuse; and reuse under the same, or it says nothing",
 )
 @requires(TierCap.SALT)
 @requires(TierCap.CACHED_TOKENS)
 def test_salt(tier_stage: TierStage, judge: Judge) -> None:
-    """The same prompt under another salt, or none, never hits, in any tier, and under the same one it does; the answer is the same."""
+    """The same prompt under another salt, or none, never hits, and under the same one it does; the answer is the same."""
     prompt = _request(tier_stage, chunks=2)
-    owners = [prompt, *(replace(prompt, salt=salt) for salt in ("tenant-a", "tenant-b"))]
-    answers = check_apart(tier_stage, owners)
+    answers = check_apart(tier_stage, [prompt, *(replace(prompt, salt=salt) for salt in ("tenant-a", "tenant-b"))], host=False)
 
     for answer in answers[1:]:
         judge.equal(answer.token_ids, answers[0].token_ids, "tokens under a salt", source="the prompt without")
+
+
+@claim("tier.keys.salt_host", source="vllm#53495, sglang#24568: a salt honoured on the device and ignored by an outer tier")
+@requires(TierCap.SALT)
+@requires(TierCap.CACHED_TOKENS)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.DROP_DEVICE)
+@requires(TierCap.FLUSH)
+def test_salt_host(tier_stage: TierStage, judge: Judge) -> None:
+    """What the host keeps of a prompt is hit under its own salt, and never under another, or none."""
+    prompt = _request(tier_stage, chunks=2)
+    check_apart(tier_stage, [replace(prompt, salt="tenant-a"), prompt, replace(prompt, salt="tenant-b")])
 
 
 @claim("tier.keys.salts_alike", source="a salt is a text: what trims, folds, joins or cuts it lets two tenants share")
@@ -66,10 +77,10 @@ def test_adapter(tier_stage: TierStage, judge: Judge) -> None:
     check_answers_differ(judge, check_apart(tier_stage, owners))
 
 
-@claim("tier.keys.model_version", source="vllm#42495, tokenspeed#1125: weights reloaded under the same name keep old entries")
+@claim("tier.keys.version", source="vllm#42495, tokenspeed#1125: weights reloaded under the same name keep old entries")
 @requires(TierCap.MODEL_VERSION)
 @requires(TierCap.CACHED_TOKENS)
-def test_model_version(tier_stage: TierStage, judge: Judge) -> None:
+def test_version(tier_stage: TierStage, judge: Judge) -> None:
     """The same prompt with another version of the weights never hits, in any tier, with the same one it does; each has its own answer."""
     prompt = _request(tier_stage, chunks=2)
     check_answers_differ(judge, check_apart(tier_stage, [replace(prompt, model_version=name) for name in tier_stage.engine.versions]))
@@ -150,10 +161,10 @@ def test_position(tier_stage: TierStage, judge: Judge) -> None:
             tier_stage.ask_agreeing(kept, "the first again")
 
 
-@claim("tier.keys.many", source="LMCache#4783, vllm#12621, #15297: few bits of a hash, and another request's keys and values")
+@claim("tier.keys.distinct", source="LMCache#4783, vllm#12621, #15297: few bits of a hash, and another request's keys and values")
 @requires(TierCap.CACHED_TOKENS)
 @requires(TierCap.TOKEN_IDS)
-def test_many(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
+def test_distinct(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
     """Of many prompts that differ from the start, none hits another, however many are kept."""
     prompts = [tier_stage.request(tier_stage.ids(chunks=1, extra=1, of=of), max_new_tokens=1) for of in range(workload.distinct_prompts)]
     for number, completion in enumerate(tier_stage.ask_all(prompts, together=tier_stage.offers(TierCap.BATCH))):
@@ -162,10 +173,10 @@ def test_many(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
     judge.taken(tier_stage.ask(prompts[-1]).cached_tokens or 0, "tokens that the last one reuses again")
 
 
-@claim("tier.keys.one_token", source="a page's key holds every token of it: the first, the last, and each in between")
+@claim("tier.keys.diverging", source="a page's key holds every token of it: the first, the last, and each in between")
 @requires(TierCap.CACHED_TOKENS)
 @requires(TierCap.TOKEN_IDS)
-def test_one_token(tier_stage: TierStage, judge: Judge) -> None:
+def test_diverging(tier_stage: TierStage, judge: Judge) -> None:
     """A prompt that differs from a kept one in a single token of its first page hits nothing, whichever token it is."""
     kept = tier_stage.ids(chunks=1, extra=1)
     tier_stage.ask_agreeing(kept, "the first")
