@@ -13,5 +13,6 @@ pytest_plugins = [
     "fixtures.duplex_schedules",
     "fixtures.tier",
     "fixtures.tier_rounds",
+    "fixtures.tier_scene",
     "pytester",
 ]

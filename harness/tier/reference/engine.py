@@ -111,9 +111,12 @@ class ReferenceServer:
         }
 
     def close(self) -> None:
-        """Free the pools."""
+        """Free the pools. Requests that are not done come to nothing."""
         if not self._closed:
             self._closed = True
+            for run in list(self._runs.values()):
+                self._end(run, self._scheduler.end(run, Outcome.ABORTED))
+            self._done.clear()
             self._executor.close()
 
     def _end(self, run: Run, completion: Completion) -> None:
