@@ -63,7 +63,7 @@ class Vllm:
         shape = Shape.read(directory)
         self._llm: Any = LLM(**options.arguments(directory, shape))
         self._clock, self._text = clock, TierTokenizer()
-        self._served: dict[int, Request] = {}
+        self._served: dict[int, int] = {}
         self._results: dict[int, Completion] = {}
         self._last = 0
         self.page_size: int | None = options.page
@@ -76,20 +76,20 @@ class Vllm:
     def submit(self, request: Request) -> int:
         from vllm import SamplingParams, TokensPrompt
 
-        for name in ("adapter", "media", "model_version"):
-            if getattr(request, name) is not None:
-                raise ValueError(f"{ENGINE}: Request.{name}: not offered here, leave it None")
-        tokens = self._text.encode(request.prompt) if isinstance(request.prompt, str) else request.prompt
-        if len(tokens) + request.max_new_tokens > self._longest:
-            # vLLM's server refuses it; its LLM ends a request early instead.
-            raise ValueError(f"{ENGINE}: {len(tokens)} tokens and {request.max_new_tokens} new ones: together at most {self._longest}")
+        tokens = self._tokens(request)
         prompt = TokensPrompt(prompt_token_ids=list(tokens))
         if request.salt is not None:
             prompt["cache_salt"] = request.salt
-        sampling = SamplingParams(temperature=0.0, max_tokens=request.max_new_tokens, ignore_eos=True, detokenize=False)
+        try:
+            sampling = SamplingParams(temperature=0.0, max_tokens=request.max_new_tokens, ignore_eos=True, detokenize=False)
+            self._engine.add_request(str(self._last + 1), prompt, sampling)
+        except Exception as refused:
+            # Its own class for what a client did wrong was a ValueError up to 0.27, and is none since.
+            if type(refused).__name__ != "VLLMValidationError":
+                raise
+            raise ValueError(f"{ENGINE}: {refused}") from refused
         self._last += 1
-        self._engine.add_request(str(self._last), prompt, sampling)
-        self._served[self._last] = request
+        self._served[self._last] = len(tokens)
         return self._last
 
     def pump(self) -> None:
@@ -107,10 +107,9 @@ class Vllm:
     def abort(self, handle: int) -> None:
         if handle in self._results:
             return
-        request = self._served.pop(handle)
+        tokens = self._served.pop(handle)
         self._engine.abort_request([str(handle)])
-        tokens = self._text.encode(request.prompt) if isinstance(request.prompt, str) else request.prompt
-        self._results[handle] = Completion(Outcome.ABORTED, token_ids=(), prompt_tokens=len(tokens))
+        self._results[handle] = Completion(Outcome.ABORTED, token_ids=(), prompt_tokens=tokens)
 
     def retract(self, handle: int) -> None:
         raise NotImplementedError(f"{ENGINE}: it preempts a request when blocks run short, not when it is asked to")
@@ -146,6 +145,18 @@ class Vllm:
         self._llm = None
         # Its parts refer to one another, and hold the pool until they are collected.
         gc.collect()
+
+    def _tokens(self, request: Request) -> Sequence[int]:
+        """The prompt's. ValueError for what is not offered here, and for what vLLM's server refuses while its `LLM` takes it."""
+        for name in ("adapter", "media", "model_version"):
+            if getattr(request, name) is not None:
+                raise ValueError(f"{ENGINE}: Request.{name}: not offered here, leave it None")
+        if not isinstance(request.salt, str | None):
+            raise ValueError(f"{ENGINE}: a salt is a text, not {request.salt!r}")
+        tokens = self._text.encode(request.prompt) if isinstance(request.prompt, str) else request.prompt
+        if len(tokens) + request.max_new_tokens > self._longest:
+            raise ValueError(f"{ENGINE}: {len(tokens)} tokens and {request.max_new_tokens} new ones: together at most {self._longest}")
+        return tokens
 
     @property
     def _engine(self) -> Any:
