@@ -14,5 +14,6 @@ pytest_plugins = [
     "fixtures.tier",
     "fixtures.tier_rounds",
     "fixtures.tier_scene",
+    "fixtures.tier_schedules",
     "pytester",
 ]

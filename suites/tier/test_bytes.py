@@ -80,6 +80,28 @@ def test_host_warm(tier_stage: TierStage, judge: Judge, workload: Workload) -> N
         same_answer(judge, warm, cold, what, source="the cold one")
 
 
+@claim("tier.bytes.slow_load", source="sglang#22811: one layer read without waiting for its load: rare, and only on host hits")
+@requires(TierCap.EXACT_RESTORE)
+@requires(TierCap.TIER_HITS)
+@requires(TierCap.LAB)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.DROP_DEVICE)
+def test_slow_load(tier_stage: TierStage, judge: Judge) -> None:
+    """However long a load takes, the answer over its pages has the tokens and the logit bits of the cold one, and so has the next one."""
+    requests = [_request(tier_stage, tier_stage.prompt(chunks=3, extra=1, of=of)) for of in range(3)]
+    cold = tier_stage.ask_all(requests)
+    for ticks in (1, 2, 5):
+        tier_stage.drop_device()
+        # Whoever reads a page before the load has filled it finds no number there.
+        tier_stage.engine.lab.poison_free()
+        tier_stage.lag("load", ticks)
+        for request, expected in zip(requests, cold, strict=True):
+            slow = tier_stage.ask(request)
+            judge.taken(slow.tiers.host if slow.tiers else 0, "tokens from the host")
+            same_answer(judge, slow, expected, f"the answer with loads of {ticks} steps", source="the cold one")
+            same_answer(judge, tier_stage.ask(request), expected, "the answer after it", source="the cold one")
+
+
 @claim(
     "tier.bytes.partial", source="tenstorrent/tt-xla#4190, waybarrios/vllm-mlx#385: a suffix over another's prefix; the old tail read again"
 )

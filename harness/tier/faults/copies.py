@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.tier.faults.register import catalogued
+from harness.tier.protocol import Tier
 from harness.tier.reference.config import FULL, SLIDING
 from harness.tier.reference.streams import Event
 
@@ -29,7 +30,7 @@ def store_races_compute(original: Any, scheduler: Any) -> None:
 @catalogued(
     "load-races-compute",
     "executor:Executor.load",
-    claims=["tier.abort.load_after"],
+    claims=["tier.abort.place_loaded_into"],
     source="sglang#36738; vllm#47282",
 )
 def load_races_compute(original: Any, executor: Any, pairs: Any, after: Event) -> Any:
@@ -40,7 +41,7 @@ def load_races_compute(original: Any, executor: Any, pairs: Any, after: Event) -
 @catalogued(
     "layer-wait-missing",
     "cache:PagedCache.wait_for_layer",
-    claims=["tier.bytes.slow_load"],
+    claims=["tier.copies.slow_load"],
     source="sglang#22811",
 )
 def layer_wait_missing(original: Any, cache: Any, layer: int) -> None:
@@ -52,7 +53,7 @@ def layer_wait_missing(original: Any, cache: Any, layer: int) -> None:
 @catalogued(
     "host-freed-during-load",
     "admission:Admission.load",
-    claims=["tier.eviction.host_pinned"],
+    claims=["tier.copies.host_pinned"],
     source="sglang#31427, #26728",
 )
 def host_freed_during_load(original: Any, admission: Any, *args: Any) -> None:
@@ -66,20 +67,19 @@ def host_freed_during_load(original: Any, admission: Any, *args: Any) -> None:
 
 @catalogued(
     "backup-source-unpinned",
-    "keeping:Keeping.pin_source",
+    "keeping:Keeping.pin_sources",
     claims=["tier.eviction.source_pinned"],
     source="tokenspeed#293 (review)",
 )
-def backup_source_unpinned(original: Any, keeping: Any, kept: Any) -> None:
-    """The device's page may be used for something else while it is written to the host."""
-    original(keeping, kept)
-    keeping.device.unpin(kept)
+def backup_source_unpinned(original: Any, keeping: Any, sources: list[Any]) -> list[Any]:
+    """The device's pages may be used for something else while they are written to the host."""
+    return []
 
 
 @catalogued(
     "writeback-acked-on-failure",
     "keeping:Keeping.stored",
-    claims=["tier.failure.store"],
+    claims=["tier.copies.failed_store"],
     source="tokenspeed#1125 (bot), #406 (bot)",
 )
 def writeback_acked_on_failure(original: Any, keeping: Any, writing: Any) -> bool:
@@ -126,9 +126,9 @@ def recurrent_state_lost(original: Any, executor: Any, pairs: Mapping[str, Any],
     claims=["tier.eviction.host_capacity"],
     source="vllm#56871",
 )
-def capacity_split(original: Any, index: Any, tier: Any, size: int, groups: Any) -> None:
-    """Each page of tokens reserves places for all groups once for each group."""
-    original(index, tier, size // len(groups), groups)
+def capacity_split(original: Any, index: Any, tier: Tier, size: int, groups: Any) -> None:
+    """On the host a page of tokens reserves places for all groups once for each group."""
+    original(index, tier, size // len(groups) if tier is Tier.HOST else size, groups)
 
 
 @catalogued(
@@ -160,9 +160,9 @@ def lookup_lock_leak(original: Any, admission: Any, found: Any) -> None:
 )
 def lookup_retrieve_toctou(original: Any, admission: Any, found: Any, count: int) -> bool:
     """Between the lookup and its use, what was found may be let go to make room."""
-    for kept in found.device:
+    for kept in found.device.values():
         kept.pins -= 1
     had = original(admission, found, count)
-    for kept in found.device:
+    for kept in found.device.values():
         kept.pins += 1
     return had

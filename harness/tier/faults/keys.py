@@ -96,15 +96,14 @@ def salt_ignored_by_tier(original: Any, index: Any, key: Key) -> Key:
 def trim_leaves_tail(original: Any, admission: Any, keys: list[Key], prompt: int) -> Any:
     """A prompt that goes on otherwise inside a page is given the pages of the one before, its tail included."""
     found = original(admission, keys, prompt)
-    chunk = admission.policy.chunk // admission.policy.page
-    wanted = keys[len(found) : len(found) + chunk]
-    if len(wanted) < chunk or admission.reach(len(found) + chunk, prompt) < len(found) + chunk or found.host:
-        return found
-    for at, key in enumerate(wanted):
-        alike = [kept for kept in admission.device if kept.key.depth == key.depth and kept.key.tokens[: 1 - at] == key.tokens[: 1 - at]]
-        alike = [kept for kept in alike if kept.key.owner == key.owner and kept.arrived]
-        if not alike:
-            del found.device[len(found.device) - at :]
-            return found
-        found.device.append(alike[0])
+    begin, chunk = len(found), admission.policy.chunk // admission.policy.page
+    alike: dict[int, Any] = {}
+    for kept in admission.device:
+        at = kept.key.depth
+        inside = begin <= at < min(begin + chunk, len(keys)) and kept.arrived and kept.key.owner == keys[at].owner
+        # The first of the chunk's pages begins as the prompt does; what follows it comes along.
+        if inside and (at > begin or kept.key.tokens[:1] == keys[at].tokens[:1]):
+            alike[at] = kept
+    if len(alike) == chunk and admission.reach(begin + chunk, prompt) == begin + chunk:
+        found.device.update(alike)
     return found

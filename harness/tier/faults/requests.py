@@ -13,7 +13,7 @@ from harness.tier.protocol import TierHits
 @catalogued(
     "retract-leaks-pages",
     "scheduler:Scheduler.retract",
-    claims=["tier.retract.frees"],
+    claims=["tier.retract.every_step"],
     source="tokenspeed#767",
 )
 def retract_leaks_pages(original: Any, scheduler: Any, run: Any) -> None:
@@ -50,10 +50,12 @@ def warm_differs_cold(original: Any, run: Any, chunk: int) -> tuple[int, ...]:
 @catalogued(
     "preempt-stale-token",
     "run:Run.decide",
-    claims=["tier.retract.tokens"],
+    claims=["tier.retract.every_step"],
     source="vllm#28787, #48245, #38624; related sglang#34112 (token after cancel)",
 )
 def preempt_stale_token(original: Any, run: Any, token: int, logits: torch.Tensor | None) -> None:
     """What was told before a retraction is told again after it."""
-    run.tokens.insert(run.decided, token)
+    run.tokens.append(token)
+    if logits is not None:
+        run.logits.append(logits)
     run.decided += 1

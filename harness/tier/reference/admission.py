@@ -15,18 +15,19 @@ from harness.tier.reference.run import Run
 
 @dataclass
 class Found:
-    """The run of pages that a prompt hits: those on the device, and behind them those that only the host has."""
+    """What a prompt hits: by its place from the start, a page that is on the device, or one that only the host has."""
 
-    device: list[Kept] = field(default_factory=list)
-    host: list[Kept] = field(default_factory=list)
+    device: dict[int, Kept] = field(default_factory=dict)
+    host: dict[int, Kept] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.device) + len(self.host)
 
     def cut(self, count: int) -> None:
         """Keep the first `count`."""
-        del self.host[max(0, count - len(self.device)) :]
-        del self.device[count:]
+        for side in (self.device, self.host):
+            for at in [at for at in side if at >= count]:
+                del side[at]
 
 
 @dataclass
@@ -45,12 +46,12 @@ class Admission:
     def match(self, keys: list[Key], prompt: int) -> Found:
         """The longest run of pages from the start, on the device or whole on the host, to a multiple of a chunk before the last token."""
         found = Found()
-        for key in keys:
+        for at, key in enumerate(keys):
             on_device, on_host = self.device.find(key), self.host.find(key)
-            if on_device is not None and not found.host:
-                found.device.append(on_device)
+            if on_device is not None:
+                found.device[at] = on_device
             elif on_host is not None and on_host.arrived:
-                found.host.append(on_host)
+                found.host[at] = on_host
             else:
                 break
         found.cut(self.reach(len(found), prompt))
@@ -73,8 +74,8 @@ class Admission:
         now = self.moment()
         self.use(run.keys[: len(found)], now)
         run.running, run.decided = True, 0
-        run.kept = dict(enumerate(found.device))
-        run.loads = [kept.copy for kept in found.device if kept.copy is not None]
+        run.kept = dict(found.device)
+        run.loads = [kept.copy for kept in found.device.values() if kept.copy is not None]
         places = self.device.take(total - len(found.device))
         if found.host:
             self.load(run, found, places[: len(found.host)], now)
@@ -85,9 +86,9 @@ class Admission:
 
     def pin(self, found: Found) -> None:
         """What was found stays until it is used, or not."""
-        for kept in found.device:
+        for kept in found.device.values():
             self.device.pin(kept)
-        for kept in found.host:
+        for kept in found.host.values():
             self.host.pin(kept)
 
     def make_room(self, found: Found, count: int) -> bool:
@@ -102,9 +103,9 @@ class Admission:
 
     def unpin(self, found: Found) -> None:
         """What was found is not used after all."""
-        for kept in found.device:
+        for kept in found.device.values():
             self.device.unpin(kept)
-        for kept in found.host:
+        for kept in found.host.values():
             self.host.unpin(kept)
 
     def use(self, keys: list[Key], now: int) -> None:
@@ -117,11 +118,12 @@ class Admission:
 
     def load(self, run: Run, found: Found, places: list[tuple[int, ...]], now: int) -> None:
         """Bring the host's pages back, once all that was launched is done with the places they go to."""
-        coming = pairs(self.device.groups, [kept.pages for kept in found.host], places)
+        sources = list(found.host.values())
+        coming = pairs(self.device.groups, [kept.pages for kept in sources], places)
         copy = self.executor.load(coming, self.executor.compute_event())
-        self.loading.append((copy, found.host))
+        self.loading.append((copy, sources))
         run.loads.append(copy)
-        for at, (kept, pages) in enumerate(zip(found.host, places, strict=True), len(found.device)):
+        for (at, kept), pages in zip(found.host.items(), places, strict=True):
             run.kept[at] = self.device.keep(kept.key, pages, now, copy)
             self.device.pin(run.kept[at])
 

@@ -18,7 +18,8 @@ class PagedCache(Cache):
 
     `tables`, by group, are i64[pages] of `pool`, whose first holds positions 0 .. page - 1. A layer waits for its group's piece of each of
     `loads` before it touches a page. What it is given goes to the pages; what it sees is read back from them: positions from the first
-    that it attends to up to the end, no page before that, nothing behind the end. `finite` bool[]: nothing written was NaN or infinite.
+    that it attends to up to the end, no page before that, nothing behind the end. `sum` f32[] is that of all that was written: finite
+    if each number of it is.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class PagedCache(Cache):
         super().__init__(layers=[])
         self.config, self.pool, self.tables, self.loads, self.stream = config, pool, tables, loads, stream
         self.start, self.end = start, start + length
-        self.finite = torch.ones((), dtype=torch.bool, device=pool.kept.device)
+        self.sum = torch.zeros((), device=pool.kept.device)
         self._places = self.places(torch.arange(start, self.end, device=pool.kept.device))
 
     def places(self, positions: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
@@ -67,7 +68,7 @@ class PagedCache(Cache):
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put f[length, KV heads, head dim] into the pages."""
         self.pool.write(self.config.row(layer), self._places[self.config.group(layer)], keys, values)
-        self.finite = self.finite & torch.isfinite(keys).all() & torch.isfinite(values).all()
+        self.sum = self.sum + keys.sum(dtype=torch.float32) + values.sum(dtype=torch.float32)
 
     def gather(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """What the layer attends to, twice f[1, KV heads, seen, head dim]."""

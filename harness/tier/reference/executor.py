@@ -13,9 +13,10 @@ from harness.tier.protocol import Tier
 from harness.tier.reference.cache import PagedCache
 from harness.tier.reference.config import GROUPS
 from harness.tier.reference.identity import PLAIN, Identity
-from harness.tier.reference.network import Network, masks
+from harness.tier.reference.masks import Masks
+from harness.tier.reference.network import Network
 from harness.tier.reference.pool import Pool, copy_pages
-from harness.tier.reference.streams import Event, Streams, known
+from harness.tier.reference.streams import Event, Streams, known, put, synchronize
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,10 @@ class Executor:
             Tier.DEVICE: Pool(network.config, device_pages, page, device),
             Tier.HOST: Pool(network.config, host_pages, page, torch.device("cpu"), pinned=card and host_pages > 0),
         }
+        self._masks = Masks(network.config, device)
         self._failing: set[str] = set()
+        # The streams do not wait for the one that made the pools.
+        synchronize(device)
 
     def forward(self, work: Work) -> Pending:
         """Launch it on the compute stream; nothing is waited for. ValueError for a table that is too short or work without tokens."""
@@ -117,10 +121,10 @@ class Executor:
                 self._embed(work.ids, work.start, work.spoken),
                 cache,
                 torch.arange(work.start, cache.end, device=self.device),
-                masks(self.network.config, work.start, len(work.ids), self.device),
+                self._masks.of(work.start, len(work.ids)),
             )
             pending.token = pending.logits.argmax()
-            pending.finite = cache.finite & torch.isfinite(pending.logits).all()
+            pending.finite = torch.isfinite(cache.sum + pending.logits.sum())
 
     def store(self, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
         """Copy (device page, host page) pairs of each group on the store stream, once `after` of the compute stream is reached."""
@@ -152,20 +156,20 @@ class Executor:
 
     def read(self, tier: Tier, page: int) -> torch.Tensor:
         """f[layers, 2, page, KV heads, head dim] of a page, as it lies there: a view."""
-        self.streams.synchronize()
+        synchronize(self.device)
         return self.pools[tier].kept[page]
 
     def write(self, tier: Tier, page: int, content: torch.Tensor) -> None:
         """Overwrite a page."""
-        self.streams.synchronize()
+        synchronize(self.device)
         self.pools[tier].kept[page].copy_(content)
-        self.streams.synchronize()
+        synchronize(self.device)
 
     def poison(self, tier: Tier, pages: Iterable[int], behind: int = 0) -> None:
         """NaN in the pages, from token `behind` of each on."""
-        self.streams.synchronize()
+        synchronize(self.device)
         self.pools[tier].fill(pages, torch.nan, behind)
-        self.streams.synchronize()
+        synchronize(self.device)
 
     def anew(self, ids: Sequence[int], spoken: Identity, new_tokens: int, chunk: int) -> tuple[list[int], torch.Tensor]:
         """The new tokens of a prompt and f32[new_tokens, vocabulary], by the same chunks over transformers' own contiguous cache."""
@@ -181,7 +185,7 @@ class Executor:
 
     def close(self) -> None:
         """Let go of the pools, after what is under way. May be called twice."""
-        self.streams.synchronize()
+        self.streams.close()
         self.pools = {}
 
     def _copy(self, op: str, pairs: Mapping[str, Sequence[tuple[int, int]]], after: Event) -> Copy:
@@ -204,6 +208,5 @@ class Executor:
         return self.network.embed(self._put(ids), media, spoken, start)
 
     def _put(self, numbers: Sequence[int]) -> torch.Tensor:
-        """i64[n] on the device. A copy from pinned memory, so that the host need not wait for what is queued before it."""
-        card = self.device.type == "cuda"
-        return torch.tensor(numbers, dtype=torch.int64, pin_memory=card).to(self.device, non_blocking=True)
+        """i64[n] on the device."""
+        return put(torch.tensor(numbers, dtype=torch.int64), self.device)

@@ -13,7 +13,7 @@ from harness.tier.reference.streams import Event
 
 @dataclass
 class Writing:
-    """A write-back under way: the device's pages that it reads, and the host's that it fills."""
+    """A write-back under way: the device's pages that it pins, and the host's that it fills."""
 
     copy: Copy
     sources: list[Kept]
@@ -54,7 +54,6 @@ class Keeping:
                 target = self.host.keep(kept.key, self.host.take(1)[0], now)
                 # Pinned until it is whole, lest the next of these pages take its place.
                 self.host.pin(target)
-                self.pin_source(kept)
                 sources.append(kept)
                 targets.append(target)
         if not sources:
@@ -63,11 +62,13 @@ class Keeping:
         copy = self.executor.store(going, computed)
         for target in targets:
             target.copy = copy
-        self.writing.append(Writing(copy, sources, targets))
+        self.writing.append(Writing(copy, self.pin_sources(sources), targets))
 
-    def pin_source(self, kept: Kept) -> None:
-        """It stays on the device until it is written."""
-        self.device.pin(kept)
+    def pin_sources(self, sources: list[Kept]) -> list[Kept]:
+        """They stay on the device until they are written."""
+        for kept in sources:
+            self.device.pin(kept)
+        return sources
 
     def stored(self, writing: Writing) -> bool:
         """Whether a write-back that is over has written anything."""

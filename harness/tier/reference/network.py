@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from transformers import DynamicCache, GptOssConfig, GptOssForCausalLM
 from transformers.cache_utils import Cache
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssModel, GptOssRotaryEmbedding
 
-from harness.tier.reference.config import FULL, LAYER_TYPES, NetworkConfig
+from harness.tier.reference.config import LAYER_TYPES, NetworkConfig
 from harness.tier.reference.identity import Identity, drawn
+from harness.tier.reference.streams import put, synchronize
 
 PLACEHOLDER = 2
 """The id that stands for a position of media: <media> of the tokenizer."""
@@ -41,6 +42,8 @@ class Network:
             model = GptOssForCausalLM(transformers_config(config))
         with torch.inference_mode():
             fill(model, config.dtype, device, seed)
+            # The executor's streams do not wait for the one that made the weights.
+            synchronize(device)
         self.model = model.eval()
         self._changes: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -49,7 +52,8 @@ class Network:
         """f[1, n, hidden] of i64[n] tokens from position `start` on, of which the first `media_ids` stand for media."""
         embedded = self.model.model.embed_tokens(ids)
         if spoken.media is not None and media_ids:
-            seen = drawn(b"media " + spoken.media, MEDIA_TOKENS, self.config.hidden)[start : start + media_ids].to(embedded)
+            seen = drawn(b"media " + spoken.media, MEDIA_TOKENS, self.config.hidden)[start : start + media_ids]
+            seen = put(seen.to(self.config.dtype), self.device)
             embedded = torch.cat((seen, embedded[media_ids:]))
         for name in self.changes(spoken):
             down, up = self.change(name)
@@ -71,13 +75,14 @@ class Network:
             hidden = self.config.hidden
             parts = drawn(f"{name} down".encode(), hidden, RANK) * hidden**-0.5, drawn(f"{name} up".encode(), RANK, hidden)
             self._changes[name] = tuple(part.to(self.device, self.config.dtype) for part in parts)
+            synchronize(self.device)
         return self._changes[name]
 
     @torch.inference_mode()
-    def run(self, embedded: torch.Tensor, cache: Cache, positions: torch.Tensor, masks: dict[str, torch.Tensor | None]) -> torch.Tensor:
+    def run(self, embedded: torch.Tensor, cache: Cache, positions: torch.Tensor, masks: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
         """f32[vocabulary]: the logits at the last position of f[1, n, hidden]; masks by transformers' types of layers."""
         hidden = self.model.model(
-            inputs_embeds=embedded, position_ids=positions[None], attention_mask=masks, use_cache=True, **{CACHE_ARGUMENT: cache}
+            inputs_embeds=embedded, position_ids=positions[None], attention_mask=dict(masks), use_cache=True, **{CACHE_ARGUMENT: cache}
         ).last_hidden_state
         return self.model.lm_head(hidden[:, -1:])[0, 0].float()
 
@@ -90,21 +95,6 @@ class Network:
         """As `run`, all of it as transformers does it: positions, masks, keys and values."""
         given = self.model(inputs_embeds=embedded, use_cache=True, logits_to_keep=1, **{CACHE_ARGUMENT: cache})
         return given.logits[0, 0].float()
-
-
-def masks(config: NetworkConfig, start: int, length: int, device: torch.device) -> dict[str, torch.Tensor | None]:
-    """f[1, 1, length, seen] to add to scores, by transformers' types of layers, of positions from `start`; None: a lone token sees all."""
-    if length == 1:
-        return dict.fromkeys(LAYER_TYPES.values())
-    queries = torch.arange(start, start + length, device=device)[:, None]
-    made = {}
-    for group, kind in LAYER_TYPES.items():
-        keys = torch.arange(config.first(group, start), start + length, device=device)[None]
-        hidden = keys > queries if group == FULL else (keys > queries) | (keys <= queries - config.window)
-        made[kind] = torch.zeros(hidden.shape, dtype=config.dtype, device=device).masked_fill_(hidden, torch.finfo(config.dtype).min)[
-            None, None
-        ]
-    return made
 
 
 def transformers_config(config: NetworkConfig) -> GptOssConfig:

@@ -131,10 +131,22 @@ class Streams:
                 if stream.ready():
                     stream.start()
 
-    def synchronize(self) -> None:
-        """Wait for what a card has queued. What is not yet started stays so."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def close(self) -> None:
+        """Wait for what a card has queued; what did not start never does."""
+        for stream in (self.compute, self.store, self.load):
+            stream.queue.clear()
+        synchronize(self.device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for what a card has queued on any stream."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def put(numbers: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the CPU on the device: from pinned memory, so that the host need not wait for what is queued before the copy."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
 
 
 def known(op: str) -> None:
