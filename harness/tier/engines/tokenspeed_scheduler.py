@@ -17,7 +17,7 @@ from harness.core.spec import EngineConfig
 from harness.tier.engines.tokenspeed_carrier import Carrier, Launched, Prompted
 from harness.tier.engines.tokenspeed_options import ENGINE, Options
 from harness.tier.engines.tokenspeed_plan import HELD, NULL, Kind, Plan, Planner
-from harness.tier.protocol import Completion, Outcome, Policy, Request, TierHits
+from harness.tier.protocol import Completion, Outcome, Policy, Request, Tier, TierHits
 from harness.tier.reference.config import FULL, SLIDING, config_of
 from harness.tier.reference.executor import Executor
 from harness.tier.reference.network import Network
@@ -63,8 +63,8 @@ class TokenSpeedScheduler:
     def __init__(self, options: Options, device: torch.device) -> None:
         sizes = config_of(options.size, device)
         self._planner = Planner(options, {FULL: None, SLIDING: sizes.window})
-        self._executor = Executor(Network(sizes, device), options.page, options.device_pages + NULL, self._planner.host_pages, device)
-        self._carrier = Carrier(self._executor, options.page)
+        self.executor = Executor(Network(sizes, device), options.page, options.device_pages + NULL, self._planner.host_pages, device)
+        self._carrier = Carrier(self.executor, options.page)
         self._page, self._text = options.page, TierTokenizer()
         self._served: dict[int, _Served] = {}
         self._results: dict[int, Completion] = {}
@@ -72,7 +72,9 @@ class TokenSpeedScheduler:
         self._news: list[Any] = []
         self._closed, self._last = False, 0
         self.vocabulary = sizes.vocabulary
-        # The sliding group lets go behind its window: a prompt of any length takes pages for all its tokens once, and both groups have them.
+        device_pool = self.executor.pools[Tier.DEVICE]
+        self.token_bytes = self.footprint * device_pool.page_bytes // options.page
+        # The sliding group lets go behind its window: a prompt takes pages for all its tokens once, and both groups have them.
         self.device_capacity: int | None = self.footprint * options.device_pages * options.page
         self.host_capacity: int | None = self.footprint * options.host_pages * options.page
         self._most = min(self._planner.most_tokens(), sizes.max_positions)
@@ -91,7 +93,7 @@ class TokenSpeedScheduler:
         self._take_in()
         self._hear_of_copies()
         self._launch(self._planner.plan())
-        self._executor.tick()
+        self.executor.tick()
         self._hear_of_copies()
 
     def result(self, handle: int) -> Completion | None:
@@ -142,7 +144,7 @@ class TokenSpeedScheduler:
 
     def close(self) -> None:
         if not self._closed:
-            self._executor.close()
+            self.executor.close()
             self._planner.close()
             self._served, self._launched = {}, []
         self._closed = True

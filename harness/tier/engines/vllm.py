@@ -67,7 +67,7 @@ class Vllm:
         self._results: dict[int, Completion] = {}
         self._last = 0
         self.page_size: int | None = options.page
-        self.footprint, self.vocabulary = shape.groups, shape.vocabulary
+        self.footprint, self.vocabulary, self.token_bytes = shape.groups, shape.vocabulary, shape.groups * shape.token_bytes
         self.device_capacity: int | None = options.device_pages * options.page
         self.host_capacity: int | None = options.host_pages * options.page
         self._longest = options.longest(shape)
