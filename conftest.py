@@ -15,5 +15,6 @@ pytest_plugins = [
     "fixtures.tier_http",
     "fixtures.tier_rounds",
     "fixtures.tier_scene",
+    "fixtures.tier_schedules",
     "pytester",
 ]

@@ -1,4 +1,4 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer | duplex`, `assay serve`, `assay doctor`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer | duplex | tier`, `assay serve | doctor`."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_bench(commands: Any) -> None:
     what = "how fast engines are"
-    kinds = commands.add_parser("bench", help=what, description=what).add_subparsers(required=True, metavar="transfer | duplex")
+    kinds = commands.add_parser("bench", help=what, description=what).add_subparsers(required=True, metavar="transfer | duplex | tier")
     for kind, run, what in (
         ("transfer", _bench_transfer, "how fast bytes are carried, beside a plain copy of them in the same run"),
         ("duplex", _bench_duplex, "milliseconds of a tick by batch size, beside the first engine in the same run and the floor"),
+        ("tier", _bench_tier, "first tokens cold and warm, copies between the tiers, hit ratio against working set over capacity"),
     ):
         command = kinds.add_parser(kind, help=what, description=what)
         command.add_argument("--engine", action="append", default=[], metavar="NAME", help="as pytest's --engine; repeatable")
@@ -67,10 +68,11 @@ def _add_bench(commands: Any) -> None:
         command.set_defaults(show=run)
         if kind == "transfer":
             command.add_argument("--sizes", default="1,2,4,8,16,32,64,128,256,512", metavar="MIB,...", help="of payloads (%(default)s)")
-        else:
+            continue
+        if kind == "duplex":
             command.add_argument("--batch", type=int, nargs="+", default=[2, 4, 8], metavar="B", help="batch sizes (2 4 8); 1 counts as 2")
-            command.add_argument("--plot", type=Path, metavar="FILE", help="draw it there, with matplotlib: .png, .svg or .pdf")
-            command.add_argument("--read", type=Path, metavar="FILE", help="show a record of --json again, and measure nothing")
+        command.add_argument("--plot", type=Path, metavar="FILE", help="draw it there, with matplotlib: .png, .svg or .pdf")
+        command.add_argument("--read", type=Path, metavar="FILE", help="show a record of --json again, and measure nothing")
 
 
 def _add_serve(commands: Any) -> None:
@@ -126,6 +128,18 @@ def _serve(args: argparse.Namespace) -> None:
     if len(selected) != 1:
         raise RegistryError(f"--engine {args.engine}: name one engine")
     command.serve(selected[0], args)
+
+
+def _bench_tier(args: argparse.Namespace) -> None:
+    from harness.tier import bench_plot, bench_run
+
+    if args.plot:
+        bench_plot.check(args.plot)
+    report = bench_run.read(args.read) if args.read else bench_run.run(_registry(args.adapter), args.engine, args.device)
+    bench_run.show(report)
+    _write(args.out, report.record())
+    if args.plot:
+        bench_plot.draw(report, args.plot)
 
 
 def _doctor(args: argparse.Namespace) -> None:

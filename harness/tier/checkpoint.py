@@ -60,9 +60,9 @@ def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
 
     KeyError for a size that the model has not.
     """
-    config = _config(model, size)
+    config = configuration(model, size)
     directory.mkdir(parents=True, exist_ok=True)
-    _write_tokenizer(directory)
+    write_tokenizer(directory)
     config.save_pretrained(directory)
     index: dict[str, str] = {}
     total = 0
@@ -77,7 +77,7 @@ def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
 
 
 def cached(model: str, size: str, seed: int = SEED) -> Path:
-    """The directory of this checkpoint on this machine, built where it is missing. Several processes may ask at once: one's work is kept."""
+    """The directory of this checkpoint on this machine, built where it is missing. Several may ask at once: one's work is kept."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay" / "tier"
     digest = hashlib.sha256(TOKENIZER.read_bytes()).hexdigest()[:8]
     directory = root / f"v{VERSION}-{model}-{size}-seed{seed}-{digest}"
@@ -99,19 +99,27 @@ def cached(model: str, size: str, seed: int = SEED) -> Path:
 
 def vocabulary(model: str, size: str) -> int:
     """Token ids are below it."""
-    return int(_config(model, size).vocab_size)
+    return int(configuration(model, size).vocab_size)
 
 
-def _config(model: str, size: str) -> PretrainedConfig:
+def configuration(model: str, size: str) -> PretrainedConfig:
+    """What config.json says. KeyError for a size that the model has not."""
     from tokenizers import Tokenizer
     from transformers import GptOssConfig, LlamaConfig
 
     given = SIZES[model, size]
-    ours = {"vocab_size": Tokenizer.from_file(str(TOKENIZER)).get_vocab_size(), "eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
+    ours = {
+        "vocab_size": Tokenizer.from_file(str(TOKENIZER)).get_vocab_size(),
+        "eos_token_id": 0,
+        "bos_token_id": None,
+        "pad_token_id": None,
+    }
     common = {"dtype": "bfloat16", "tie_word_embeddings": False}
     if model == "llama":
         rope = {"rope_type": "default", "rope_theta": 500000.0}
-        return LlamaConfig(**ours | {"max_position_embeddings": LONGEST, "rope_parameters": rope} | common | given, architectures=["LlamaForCausalLM"])
+        return LlamaConfig(
+            **ours | {"max_position_embeddings": LONGEST, "rope_parameters": rope} | common | given, architectures=["LlamaForCausalLM"]
+        )
     vocabulary = ours if size == "tiny" else ours | {"vocab_size": 201088}
     return GptOssConfig(**vocabulary | common | given, architectures=["GptOssForCausalLM"])
 
@@ -142,7 +150,8 @@ def _weights(name: str, shape: torch.Size, seed: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.bfloat16).normal_(0.0, scale, generator=generator)
 
 
-def _write_tokenizer(directory: Path) -> None:
+def write_tokenizer(directory: Path) -> None:
+    """The one that was trained on the workload's prompts, as transformers reads it."""
     shutil.copyfile(TOKENIZER, directory / "tokenizer.json")
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": LONGEST, "clean_up_tokenization_spaces": False}
     (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")

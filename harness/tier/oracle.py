@@ -58,7 +58,7 @@ class Copy:
 
 
 class Oracle:
-    """One engine, from an empty cache on. `lags` are those of copies, in pumps: with 0, a copy that a step began has landed when it ends."""
+    """One engine, from an empty cache on. `lags` are those of copies, in pumps; 0: a copy has landed by the end of the step."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

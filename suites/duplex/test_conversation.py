@@ -94,7 +94,7 @@ def test_interrupted(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) 
     """A slot that is paused between two words of its answer gives the whole answer, piece by piece."""
     first = next(dialogue for dialogue in dialogues if dialogue.answer)
     script, [asked] = conversations(stage, [first])
-    spoken = [tick for tick, frame in enumerate(stage.play(script).of(asked.slot)) if frame.text]
+    spoken = [tick for tick, frame in enumerate(stage.kept(script).of(asked.slot)) if frame.text]
     judge.taken(len(spoken) - 1, f"words behind the first, of {asked}")
     pauses = [Pause(asked.slot, 1) for _ in spoken[1:]]
     interrupted = replace(script, ticks=script.ticks + len(pauses))
@@ -130,7 +130,7 @@ def test_full_scale(stage: Stage, judge: Judge, dialogues: Sequence[Dialogue]) -
     """An answer's loudest sample stays within full scale, and is louder than what the slot gives before it is asked."""
     first = next(dialogue for dialogue in dialogues if dialogue.answer)
     script, [asked] = conversations(stage, [first])
-    frames = stage.play(script).live(asked.slot, epoch=asked.epoch)
+    frames = stage.kept(script).live(asked.slot, epoch=asked.epoch)
     peaks = [float(frame.audio.abs().max()) for frame in frames if frame.audio is not None]
     judge.taken(len(peaks), f"frames of {asked}")
     judge.figure("peak", max(peaks), "of full scale", 1.0)

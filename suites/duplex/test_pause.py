@@ -17,14 +17,20 @@ register_cuda_ci(est_time=20, suite="duplex-h100")
 @requires(Duplex.PAUSE)
 def test_talking(stage: Stage, workload: Workload) -> None:
     """A conversation that is paused for some ticks, once or again, or for long, goes on as if the pauses had never been."""
-    untouched, slot = stage.script(at=workload.act_at + 2 * workload.pause_ticks), workload.recycled
-    once = untouched.at(workload.act_at, Pause(slot, workload.pause_ticks))
-    stutter = untouched.at(2, Pause(slot, 1)).at(4, Pause(slot, 1)).at(workload.act_at, Pause(slot, workload.pause_ticks))
-    long = untouched.at(2, Pause(slot, 3 * workload.pause_ticks))
-    before, runs = stage.controlled(untouched, once, stutter, long)
+    untouched, long = stage.script(at=workload.act_at + 2 * workload.pause_ticks), workload.pause_ticks
+    once, often, for_long = [(workload.act_at, long)], [(2, 1), (4, 1), (workload.act_at, long)], [(2, 3 * long)]
+    ways, hosts = (once, often, for_long), stage.others(0)
+    # In as few runs as go, one slot talking on in each.
+    for first in range(0, len(ways), len(hosts)):
+        here = dict(zip(hosts, ways[first:], strict=False))
+        touched = untouched
+        for slot, pauses in here.items():
+            for tick, ticks in pauses:
+                touched = touched.at(tick, Pause(slot, ticks))
+        before, [after] = stage.controlled(untouched, touched)
 
-    for after, pauses in zip(runs, (workload.pause_ticks, 2 + workload.pause_ticks, 3 * workload.pause_ticks), strict=True):
-        check_resumed(stage, after, before, slot, pauses)
+        for slot, pauses in here.items():
+            check_resumed(stage, after, before, slot, sum(ticks for _, ticks in pauses))
 
 
 @claim("duplex.pause.sampled", source="a generator that is asked on a tick without its session; vllm#51226: draws that depend on others")

@@ -140,9 +140,9 @@ def test_rows(check, kind):
     check(kind)
 
 
-def overheard(layer, x, attended):
+def overheard(layer, x, attended, *room):
     """As Layer.finish, with a little of row 0 in all."""
-    return FINISH(layer, x, attended) + 1e-6 * x[0]
+    return FINISH(layer, x, attended, *room) + 1e-6 * x[0]
 
 
 def untold(rings, active):

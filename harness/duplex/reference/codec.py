@@ -10,13 +10,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from harness.duplex.reference.config import AGENT_ROWS, CodecConfig
-from harness.duplex.reference.layers import Transformer, weight
-from harness.duplex.reference.quantizer import ResidualQuantizer
+from harness.duplex.reference.layers import Bare, Transformer, weight
+from harness.duplex.reference.quantizer import ResidualQuantizer, Stage
 from harness.duplex.reference.ring import RingKV
+from harness.duplex.reference.room import ConvRoom
 from harness.duplex.reference.tiles import Tiles
 
 
-class BlockConv(nn.Module):
+class BlockConv(Bare):
     """A causal convolution over blocks: a block of inputs is felt in its own block of outputs, and in the next.
 
     With blocks of `stride` samples at its input it is a convolution of kernel 2 * stride that goes by strides; with such blocks at its
@@ -34,14 +35,31 @@ class BlockConv(nn.Module):
         felt = torch.cat((carry.unsqueeze(1), later[:, :-1]), 1)
         return now + felt, later[:, -1]
 
+    def step(self, x: torch.Tensor, carry: torch.Tensor, room: ConvRoom) -> torch.Tensor:
+        """`forward` of f[B * T, inputs] in a room of T blocks: f[B, T * outputs], which stays the room's, as does the next carry."""
+        torch.addmm(self.bias, x, self.kernel, out=room.product)
+        if room.blocks > 1:
+            torch.add(room.now, room.before, out=room.felt)
+        torch.add(room.first, carry, out=room.felt_first)
+        return room.samples
+
 
 class CodecRows:
-    """What the rows of an encoder or a decoder carry: a carry of each convolution, and the transformer's ring."""
+    """What the rows of an encoder or a decoder carry: a carry of each convolution, and the transformer's ring. And where they compute.
 
-    def __init__(self, convolutions: nn.ModuleList, ring: RingKV) -> None:
+    `samples`: how many numbers a tick's input of each row has, before the convolutions. `stages`: of the quantizer, which rows share.
+    """
+
+    def __init__(self, convolutions: nn.ModuleList, ring: RingKV, samples: int, stages: list[Stage]) -> None:
         like = ring.keys[0]
-        self.ring = ring
-        self.carries = [torch.zeros(ring.rows, layer.bias.shape[0] // 2, device=like.device, dtype=like.dtype) for layer in convolutions]
+        self.ring, self.stages = ring, stages
+        self.carries = []
+        self.rooms = []
+        for layer in convolutions:
+            inputs, outputs = layer.kernel.shape[0], layer.bias.shape[0] // 2
+            self.carries.append(torch.zeros(ring.rows, outputs, device=like.device, dtype=like.dtype))
+            self.rooms.append(ConvRoom(ring.rows, samples // inputs, outputs, like.device, like.dtype))
+            samples = samples // inputs * outputs
 
     def reset(self, row: int) -> None:
         """As in `tiles.Rows`."""
@@ -58,6 +76,15 @@ class CodecRows:
         self.ring.poison(free)
         for carry in self.carries:
             carry[torch.tensor(free, device=carry.device)] = torch.nan
+        for room in self.rooms:
+            room.poison()
+
+    def convolve(self, layers: nn.ModuleList, x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """`convolve` of one tick, f[R, n], in the rooms: f[R, m] and the next carries, to be read before the next tick."""
+        for layer, carry, room in zip(layers, self.carries, self.rooms, strict=True):
+            x = F.silu(x, inplace=True) if room is not self.rooms[0] else x
+            x = layer.step(x.reshape(room.product.shape[0], -1), carry, room)
+        return x, [room.carry for room in self.rooms]
 
 
 def convolve(
@@ -72,7 +99,7 @@ def convolve(
     return x, after
 
 
-class Codec(nn.Module):
+class Codec(Bare):
     """Encoder, quantizer, decoder; each half with a transformer at one position a tick."""
 
     def __init__(self, config: CodecConfig) -> None:
@@ -114,13 +141,13 @@ class Codec(nn.Module):
         return self.sound(self.quantizer.decode(codes))
 
     def _encode(self, tile: CodecRows, pcm: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
-        x, carries = convolve(self.encoder, self.down, pcm.to(tile.carries[0].dtype), tile.carries)
+        x, carries = tile.convolve(self.encoder, pcm.to(tile.carries[0].dtype))
         keep(tile.carries, carries, active)
-        return self.quantizer.encode(self.encoder_transformer.step(x, tile.ring, active))
+        return self.quantizer.encode(self.encoder_transformer.step(x, tile.ring, active), tile.stages)
 
     def _decode(self, tile: CodecRows, codes: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
         x = self.decoder_transformer.step(self.quantizer.decode(codes), tile.ring, active)
-        x, carries = convolve(self.decoder, self.up, x, tile.carries)
+        x, carries = tile.convolve(self.decoder, x)
         keep(tile.carries, carries, active)
         return x.float().tanh()
 

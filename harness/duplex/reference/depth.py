@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from harness.duplex.reference.config import ModelConfig, TransformerConfig
-from harness.duplex.reference.layers import Layer, Norm, weight
+from harness.duplex.reference.layers import Bare, Layer, Norm, weight
+from harness.duplex.reference.room import FinishRoom
 
 
 class Place(NamedTuple):
@@ -22,6 +23,9 @@ class Place(NamedTuple):
     keys: torch.Tensor
     """f[R, heads, step + 1, head size]: of this step and those before."""
     values: torch.Tensor
+    first: torch.Tensor | None
+    """f[R, hidden]: the values at the first step, which are what it attends to."""
+    finish: FinishRoom
 
 
 class DepthScratch:
@@ -30,15 +34,24 @@ class DepthScratch:
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
         shape = (config.layers, config.context, rows, 3, config.heads, config.hidden // config.heads)
         self.buffer = torch.zeros(shape, device=device, dtype=dtype)
+        self._finish = FinishRoom.make(config, rows, device, dtype)
+        self.entered = torch.zeros(rows, config.context * config.hidden, device=device, dtype=dtype)
+        self.parts = self.entered.split(config.hidden, -1)
         self.places = [[self._place(layer, step) for layer in self.buffer] for step in range(config.context)]
 
-    @staticmethod
-    def _place(layer: torch.Tensor, step: int) -> Place:
+    def poison(self) -> None:
+        """Spoil what may not be read before it is written."""
+        self.buffer.fill_(torch.nan)
+        self.entered.fill_(torch.nan)
+        self._finish.poison()
+
+    def _place(self, layer: torch.Tensor, step: int) -> Place:
         _, keys, values = layer[: step + 1].permute(2, 1, 3, 0, 4)
-        return Place(layer[step].flatten(1), layer[step, :, 0].unsqueeze(2), keys, values)
+        first = None if step else values.flatten(1)
+        return Place(layer[step].flatten(1), layer[step, :, 0].unsqueeze(2), keys, values, first, self._finish)
 
 
-class DepthStep(nn.Module):
+class DepthStep(Bare):
     """What is one codebook's own: the embedding of the token of the row before, the layers, the head."""
 
     def __init__(self, config: TransformerConfig, card_before: int, card: int) -> None:
@@ -50,15 +63,17 @@ class DepthStep(nn.Module):
 
     def forward(self, part: torch.Tensor, before: torch.Tensor, places: list[Place]) -> torch.Tensor:
         """Logits f[R, card], of the temporal state's part f[R, hidden] and the tokens i64[R] of the row before."""
-        x = part + F.embedding(before, self.embedding)
+        x = torch.index_select(self.embedding, 0, before, out=places[0].finish.state).add_(part)
         for layer, place in zip(self.layers, places, strict=True):
             layer.project(x, out=place.qkv)
-            attended = F.scaled_dot_product_attention(place.query, place.keys, place.values)
-            x = layer.finish(x, attended.flatten(1))
+            attended = place.first
+            if attended is None:
+                attended = F.scaled_dot_product_attention(place.query, place.keys, place.values).flatten(1)
+            x = layer.finish(x, attended, place.finish)
         return torch.mm(self.norm(x), self.head)
 
 
-class DepthTransformer(nn.Module):
+class DepthTransformer(Bare):
     """From the temporal state to the logits of rows 1 .. `depth.context`, each after the token of the row before, the text's first.
 
     There are no positions: that the weights differ from step to step tells the steps apart.
@@ -74,6 +89,11 @@ class DepthTransformer(nn.Module):
     def parts(self, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What each step has of the temporal state f[N, temporal hidden]: f[N, hidden] a step."""
         return torch.mm(state, self.enter).split(self.hidden, -1)
+
+    def enter_step(self, state: torch.Tensor, scratch: DepthScratch) -> tuple[torch.Tensor, ...]:
+        """`parts`, in the scratch."""
+        torch.mm(state, self.enter, out=scratch.entered)
+        return scratch.parts
 
     def sequence(self, state: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Teacher-forced: temporal states f[N, temporal hidden], tokens i64[N, steps] of the rows before; logits f[N, steps, card]."""

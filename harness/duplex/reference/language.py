@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from harness.duplex.reference.config import ROWS, ModelConfig
 from harness.duplex.reference.depth import DepthScratch, DepthTransformer
-from harness.duplex.reference.layers import Transformer, weight
+from harness.duplex.reference.layers import Bare, Transformer, weight
 from harness.duplex.reference.ring import RingKV
 from harness.duplex.reference.tiles import Tiles
 
@@ -31,6 +30,8 @@ class LanguageRows:
     def __init__(self, config: ModelConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
         self.ring = RingKV(config.temporal, rows, device, dtype)
         self.scratch = DepthScratch(config.depth, rows, device, dtype)
+        self.column = torch.zeros(ROWS, rows, device=device, dtype=torch.int64)
+        self.said = self.column.unbind()
 
     def reset(self, row: int) -> None:
         """As in `tiles.Rows`."""
@@ -43,10 +44,10 @@ class LanguageRows:
     def poison(self, free: list[bool]) -> None:
         """As in `tiles.Rows`."""
         self.ring.poison(free)
-        self.scratch.buffer.fill_(torch.nan)
+        self.scratch.poison()
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Bare):
     """Column p - 1 (or an embedding in its place) in, column p out."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -130,18 +131,20 @@ class LanguageModel(nn.Module):
         active: torch.Tensor,
     ) -> torch.Tensor:
         hidden = self._hidden(rows, column, override, override_rows, active)
-        taken, is_taken = given.unbind(1), is_given.unbind(1)
+        rows.column.copy_(given.t())
+        said, is_taken = rows.said, is_given.unbind(1)
         steps = self.depth.steps
         noises = [None] * len(steps) if audio_noise is None else audio_noise.unbind(1)
-        decided = [decide(torch.mm(hidden, self.text_head), text_noise, taken[0], is_taken[0])]
-        for row, (step, part, places, noise) in enumerate(
-            zip(steps, self.depth.parts(hidden), rows.scratch.places, noises, strict=True), 1
-        ):
-            decided.append(decide(step(part, decided[-1], places), noise, taken[row], is_taken[row]))
-        return torch.stack((*decided, *taken[len(decided) :]), 1)
+        decide(torch.mm(hidden, self.text_head), text_noise, said[0], is_taken[0], said[0])
+        parts = self.depth.enter_step(hidden, rows.scratch)
+        for row, (step, part, places, noise) in enumerate(zip(steps, parts, rows.scratch.places, noises, strict=True), 1):
+            decide(step(part, said[row - 1], places), noise, said[row], is_taken[row], said[row])
+        return rows.column.t().contiguous()
 
 
-def decide(logits: torch.Tensor, noise: torch.Tensor | None, given: torch.Tensor, is_given: torch.Tensor) -> torch.Tensor:
+def decide(
+    logits: torch.Tensor, noise: torch.Tensor | None, given: torch.Tensor, is_given: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
     """The largest of f[R, n], the first of equals, unless one is given: i64[R]."""
     logits = logits.float() if noise is None else logits.float() + noise
-    return torch.where(is_given, given, logits.argmax(-1))
+    return torch.where(is_given, given, logits.argmax(-1), out=out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from harness.duplex.reference.config import TransformerConfig
 from harness.duplex.reference.ring import RingKV, Visit
+from harness.duplex.reference.room import FinishRoom
 
 EPSILON = 1e-5
 ROPE_BASE = 10_000.0
@@ -22,7 +23,23 @@ def weight(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape))
 
 
-class Norm(nn.Module):
+class Bare(nn.Module):
+    """A module that finds its parameters and parts as quickly as any attribute, and whose call is its `forward`: none has hooks.
+
+    A tick of a tiny network asks for some hundred of them, and most of what it takes is Python's.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, nn.Parameter | nn.Module):
+            vars(self)[name] = value
+
+    def __call__(self, *inputs: Any) -> Any:
+        """`forward`."""
+        return self.forward(*inputs)
+
+
+class Norm(Bare):
     """Layer norm without a bias, over the last dimension: one kernel on every device."""
 
     def __init__(self, size: int) -> None:
@@ -50,17 +67,22 @@ def _frequencies(size: int, device: torch.device) -> torch.Tensor:
 
 def rope_angles(positions: torch.Tensor, size: int, dtype: torch.dtype) -> Angles:
     """Of positions i64[...]. The angles are float32 whatever the type, so that late positions stay apart."""
-    angles = positions[..., None, None, None] * _frequencies(size, positions.device)
-    return Angles(angles.cos().to(dtype), angles.sin().to(dtype))
+    angles = positions.view(*positions.shape, 1, 1, 1) * _frequencies(size, positions.device)
+    return Angles(angles.cos().to(dtype), angles.sin_().to(dtype))
 
 
 def rotate(x: torch.Tensor, angles: Angles) -> torch.Tensor:
     """Rotary position embedding (arXiv 2104.09864) of f[..., heads, size]: the first half of a head is paired with the second."""
     halves = x.unflatten(-1, (2, -1))
-    return torch.addcmul(halves * angles.cosines, halves.flip(-2), angles.sines).flatten(-2)
+    return turn(halves, angles).flatten(-2)
 
 
-class Layer(nn.Module):
+def turn(halves: torch.Tensor, angles: Angles, out: torch.Tensor | None = None) -> torch.Tensor:
+    """`rotate` of f[..., heads, 2, size / 2], heads in halves."""
+    return torch.addcmul(torch.mul(halves, angles.cosines, out=out), halves.flip(-2), angles.sines, out=out)
+
+
+class Layer(Bare):
     """Attention and a gated feed-forward (SwiGLU), each behind a norm, each added to what came in.
 
     What stands between `project` and `finish` is who attends to what: a ring, a sequence, or the steps within a tick.
@@ -80,20 +102,25 @@ class Layer(nn.Module):
         """Queries, keys and values of f[N, hidden], side by side: f[N, 3 * hidden]."""
         return torch.mm(self.norm(x), self.qkv, out=out)
 
-    def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """The layer's output, of its input and what its heads attended to, f[N, hidden] both."""
-        x = torch.addmm(x, attended, self.out)
-        gate, value = torch.mm(self.norm_ff(x), self.ff_in).chunk(2, -1)
-        return torch.addmm(x, F.silu(gate) * value, self.ff_out)
+    def finish(self, x: torch.Tensor, attended: torch.Tensor, room: FinishRoom | None = None) -> torch.Tensor:
+        """The layer's output, of its input and what its heads attended to, f[N, hidden] both; in a room it is the room's `state`."""
+        if room is None:
+            x = torch.addmm(x, attended, self.out)
+            gate, value = torch.mm(self.norm_ff(x), self.ff_in).chunk(2, -1)
+            return torch.addmm(x, F.silu(gate) * value, self.ff_out)
+        x = torch.addmm(x, attended, self.out, out=room.state)
+        torch.mm(self.norm_ff(x), self.ff_in, out=room.wide)
+        gated = torch.mul(F.silu(room.gate, inplace=True), room.value, out=room.gate)
+        return x.addmm_(gated, self.ff_out)
 
     def step(self, x: torch.Tensor, index: int, ring: RingKV, visit: Visit, angles: Angles) -> torch.Tensor:
         """One tick: f[R, hidden] -> f[R, hidden]."""
-        qkv = self.project(x).unflatten(-1, (3 * self.heads, -1))
-        turned, value = rotate(qkv[:, : 2 * self.heads], angles), qkv[:, 2 * self.heads :]
-        query, key = turned.chunk(2, 1)
-        keys, values = ring.write(index, visit.cells, key, value)
-        attended = F.scaled_dot_product_attention(query.unsqueeze(2), keys, values, attn_mask=visit.mask)
-        return self.finish(x, attended.flatten(1))
+        room = ring.room
+        self.project(x, out=room.qkv)
+        turn(room.halves, angles, room.turned)
+        keys, values = ring.write(index, visit.cells, room.key, room.value)
+        attended = F.scaled_dot_product_attention(room.query, keys, values, attn_mask=visit.mask)
+        return self.finish(x, attended.flatten(1), room.finish)
 
     def sequence(self, x: torch.Tensor, mask: torch.Tensor, angles: Angles) -> torch.Tensor:
         """All ticks: f[B, T, hidden] -> f[B, T, hidden]; mask bool[T, T]."""
@@ -105,7 +132,7 @@ class Layer(nn.Module):
         return self.finish(flat, attended.transpose(1, 2).reshape(flat.shape)).view(x.shape)
 
 
-class Transformer(nn.Module):
+class Transformer(Bare):
     """Layers that see the last `context` ticks, their own among them."""
 
     def __init__(self, config: TransformerConfig) -> None:

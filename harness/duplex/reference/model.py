@@ -15,6 +15,7 @@ from torch import nn
 from harness.duplex.reference.codec import Codec, CodecRows
 from harness.duplex.reference.config import AGENT_ROWS, CPU_TILE, FRAME_SIZE, MAX_DELAY, ROWS, SAMPLE_RATE, ModelConfig
 from harness.duplex.reference.language import LanguageModel, LanguageRows
+from harness.duplex.reference.layers import Bare
 from harness.duplex.reference.ring import RingKV
 from harness.duplex.reference.tiles import Tiles
 
@@ -60,7 +61,7 @@ class State:
             part.poison(free)
 
 
-class DuplexModel(nn.Module):
+class DuplexModel(Bare):
     """One size of the network. `silence` and `sine` i64[8]: codes of the sounds that a prefill hears.
 
     The codec is float32 whatever the type of the rest.
@@ -114,10 +115,12 @@ class DuplexModel(nn.Module):
         def ring(size: int, transformer: nn.Module) -> RingKV:
             return RingKV(transformer.config, size, like.device, next(transformer.parameters()).dtype)
 
-        with torch.inference_mode(False):
+        codec = self.codec
+        with torch.inference_mode(False), torch.no_grad():
+            stages = codec.quantizer.stages()
             return State(
-                Tiles(rows, tile, lambda size: CodecRows(self.codec.encoder, ring(size, self.codec.encoder_transformer))),
-                Tiles(rows, tile, lambda size: CodecRows(self.codec.decoder, ring(size, self.codec.decoder_transformer))),
+                Tiles(rows, tile, lambda size: CodecRows(codec.encoder, ring(size, codec.encoder_transformer), FRAME_SIZE, stages)),
+                Tiles(rows, tile, lambda size: CodecRows(codec.decoder, ring(size, codec.decoder_transformer), codec.up[0], [])),
                 Tiles(rows, tile, lambda size: LanguageRows(self.config, size, like.device, like.dtype)),
             )
 

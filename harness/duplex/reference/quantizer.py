@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from harness.duplex.reference.layers import weight
+from harness.duplex.reference.layers import Bare, weight
 
 COMMITMENT = 0.25
 """Weight of drawing the input to its codes, beside drawing the codes to the input (VQ-VAE, arXiv 1711.00937)."""
@@ -25,7 +24,17 @@ class Quantized(NamedTuple):
     """f[]: of the codebooks and the commitment."""
 
 
-class ResidualQuantizer(nn.Module):
+class Stage(NamedTuple):
+    """One codebook as it is searched."""
+
+    book: torch.Tensor
+    """f[card, code_dim], and turned, f[code_dim, card]."""
+    columns: torch.Tensor
+    half_squares: torch.Tensor
+    """f[card]: half the square of each entry's length."""
+
+
+class ResidualQuantizer(Bare):
     """`books` codebooks of `card` entries, in a space of `code_dim` between two projections."""
 
     def __init__(self, dim: int, code_dim: int, card: int, books: int) -> None:
@@ -36,14 +45,21 @@ class ResidualQuantizer(nn.Module):
         self.books = weight(books, card, code_dim)
         self.register_buffer("offsets", torch.arange(books) * card, persistent=False)
 
-    def encode(self, x: torch.Tensor) -> torch.Tensor:
-        """f[..., dim] -> i64[..., books]: at each stage the nearest entry, the first of equals."""
+    def stages(self) -> list[Stage]:
+        """The codebooks as they are now."""
+        return list(map(Stage, self.books.unbind(), self.books.mT.unbind(), (0.5 * self.books.square().sum(-1)).unbind()))
+
+    def encode(self, x: torch.Tensor, stages: list[Stage] | None = None) -> torch.Tensor:
+        """f[..., dim] -> i64[..., books]: at each stage the nearest entry, the first of equals. `stages` of these weights, if at hand."""
         residual = (x @ self.project_in).view(-1, self.project_in.shape[1])
-        codes = []
-        for book, columns, half in zip(self.books.unbind(), self.books.mT.unbind(), self._half_squares(), strict=True):
-            codes.append(_nearest(residual, columns, half))
-            residual = residual - F.embedding(codes[-1], book)
-        return torch.stack(codes, -1).view(*x.shape[:-1], -1)
+        codes: list[torch.Tensor] = []
+        named = None
+        for book, columns, half_squares in self.stages() if stages is None else stages:
+            if named is not None:
+                residual.sub_(named.index_select(0, codes[-1]))
+            codes.append(_nearest(residual, columns, half_squares))
+            named = book
+        return torch.cat(codes).view(len(codes), -1).t().reshape(*x.shape[:-1], -1)
 
     def decode(self, codes: torch.Tensor) -> torch.Tensor:
         """i64[..., books] -> f[..., dim]. Tokens behind the codebook, which stand where nothing was said yet, count as its last entry."""
@@ -69,9 +85,6 @@ class ResidualQuantizer(nn.Module):
             picked = torch.randint(residual.shape[0], (self.card,), generator=generator)
             book.copy_(residual[picked.to(x.device)])
             residual = residual - book[_nearest(residual, book.t(), 0.5 * book.square().sum(-1))]
-
-    def _half_squares(self) -> tuple[torch.Tensor, ...]:
-        return (0.5 * self.books.square().sum(-1)).unbind()
 
 
 def _nearest(x: torch.Tensor, columns: torch.Tensor, half_squares: torch.Tensor) -> torch.Tensor:

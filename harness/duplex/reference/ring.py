@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from harness.duplex.reference.config import TransformerConfig
+from harness.duplex.reference.room import LayerRoom
 
 POISON = 97.0
 """What `RingKV.poison` puts behind the mask of an occupied row: finite, since attention multiplies it by 0, and 0 * NaN is NaN."""
@@ -34,23 +35,27 @@ class RingKV:
 
     def __init__(self, config: TransformerConfig, rows: int, device: torch.device | str, dtype: torch.dtype) -> None:
         self.rows, self.context = rows, config.context
+        self.room = LayerRoom.make(config, rows, device, dtype)
         shape = (rows * config.context + 1, config.heads, config.hidden // config.heads)
         self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
-        self.positions = torch.zeros(rows, device=device, dtype=torch.int64)
-        self.written = torch.zeros_like(self.positions)
+        self._counts = torch.zeros(2, rows, device=device, dtype=torch.int64)
+        self.positions, self.written = self._counts
         self._shown = [tuple(self._by_row(cells).transpose(1, 2) for cells in both) for both in zip(self.keys, self.values, strict=True)]
         self._cells = torch.arange(config.context, device=device)
         self._starts = torch.arange(rows, device=device) * config.context
         self._trash = torch.tensor(rows * config.context, device=device)
         self._seen = torch.zeros((), device=device, dtype=dtype)
         self._hidden = torch.full((), -torch.inf, device=device, dtype=dtype)
+        self._mask = torch.zeros(rows, self.context, device=device, dtype=dtype)
+        self._visit = Visit(self.positions, torch.zeros_like(self.positions), self._mask[:, None, None])
 
     def visit(self, active: torch.Tensor) -> Visit:
-        """The tick's places: active bool[R]."""
-        cells = torch.where(active, self._starts + self.positions % self.context, self._trash)
-        mask = torch.where(visible(self.written, self._cells), self._seen, self._hidden)
-        return Visit(self.positions, cells, mask[:, None, None])
+        """The tick's places, until the next one's: active bool[R]."""
+        cells = torch.remainder(self.positions, self.context, out=self._visit.cells).add_(self._starts)
+        torch.where(active, cells, self._trash, out=cells)
+        torch.where(visible(self.written, self._cells), self._seen, self._hidden, out=self._mask)
+        return self._visit
 
     def write(self, layer: int, cells: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Put f[R, heads, head size] into `cells`; what the rows hold now, twice f[R, heads, context, head size]."""
@@ -60,8 +65,7 @@ class RingKV:
 
     def advance(self, active: torch.Tensor) -> None:
         """The tick is over for the active rows."""
-        self.positions.add_(active)
-        self.written.add_(active)
+        self._counts.add_(active)
 
     def reset(self, row: int) -> None:
         """A new occupant: position 0, and nothing of the former one, NaN least of all."""
@@ -76,7 +80,8 @@ class RingKV:
             yield self._by_row(cells)
 
     def poison(self, free: list[bool]) -> None:
-        """NaN in the free rows and the trash; POISON in the cells that an occupied row does not see. Waits for the device."""
+        """NaN in the free rows, the trash and the room; POISON in the cells that an occupied row does not see. Waits for the device."""
+        self.room.poison()
         for cells in (*self.keys, *self.values):
             cells[-1].fill_(torch.nan)
             for row, (position, ours) in enumerate(zip(self.written.tolist(), self._by_row(cells), strict=True)):
@@ -91,4 +96,4 @@ def visible(written: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
 
     From tick context - 1 on every cell holds one of the last `context` ticks; before that, the cells up to its own do.
     """
-    return cells <= written[:, None]
+    return cells <= written.unsqueeze(1)

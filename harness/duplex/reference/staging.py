@@ -36,32 +36,32 @@ class Staging:
 
     def stage(self, cursor: torch.Tensor, active: torch.Tensor, tokens: torch.Tensor, given: torch.Tensor) -> None:
         """Send the frame's `tokens` i64[R, ROWS] where `given` bool[R, ROWS] to the columns that they belong to."""
-        target = self._targets[cursor] & (given & active[:, None])[:, :, None]
-        torch.where(target, tokens[:, :, None], self.tokens, out=self.tokens)
+        target = self._targets.index_select(0, cursor) & (given & active.unsqueeze(1)).unsqueeze(2)
+        torch.where(target, tokens.unsqueeze(2), self.tokens, out=self.tokens)
         self.provided |= target
 
     def before(self, cursor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
         """The column before this tick's, i64[R, ROWS]: initial tokens in rows that are at their `first` tick, bool[R]."""
-        return torch.where(first[:, None], self.initial, self._column(self.tokens, (cursor - 1) % RING))
+        return torch.where(first.unsqueeze(1), self.initial, self._column(self.tokens, (cursor - 1) % RING))
 
     def waiting(self, cursor: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What is given of this tick's column, i64 and bool[R, ROWS]. `position` i64[R], at most MAX_DELAY: how many came before it.
 
         In the first columns the delayed rows have no frame that they belong to: the initial token is given there.
         """
-        early = self._too_early[position]
+        early = self._too_early.index_select(0, position)
         tokens = torch.where(early, self.initial, self._column(self.tokens, cursor))
         return tokens, self._column(self.provided, cursor) | early
 
     def settle(self, cursor: torch.Tensor, active: torch.Tensor, column: torch.Tensor) -> None:
         """Keep the finished column, i64[R, ROWS], and make its place ready for what will wait there next."""
-        here = self._here[cursor] & active[:, None, None]
-        torch.where(here, column[:, :, None], self.tokens, out=self.tokens)
+        here = self._here.index_select(0, cursor) & active.view(-1, 1, 1)
+        torch.where(here, column.unsqueeze(2), self.tokens, out=self.tokens)
         self.provided &= ~here
 
     def frame(self, cursor: torch.Tensor) -> torch.Tensor:
         """The frame that this tick's column completes, i64[R, ROWS]: that of MAX_DELAY ticks ago."""
-        return self.tokens.gather(2, self._frame[cursor][:, :, None]).squeeze(2)
+        return self.tokens.gather(2, self._frame.index_select(0, cursor).unsqueeze(2)).squeeze(2)
 
     def reset(self, rows: torch.Tensor) -> None:
         """Nothing waits in these rows, bool[R]."""
@@ -80,7 +80,7 @@ class Staging:
 
     @staticmethod
     def _column(ring: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-        return ring.gather(2, place[:, None, None].expand(-1, ROWS, 1)).squeeze(2)
+        return ring.gather(2, place.view(-1, 1, 1).expand(-1, ROWS, 1)).squeeze(2)
 
 
 @dataclass(frozen=True)

@@ -56,23 +56,20 @@ class Told(NamedTuple):
     embedding: torch.Tensor
     text: torch.Tensor
 
-    @classmethod
-    def of(cls, control: torch.Tensor) -> Told:
-        """The control of a tick, i64[R, fields]."""
-        return cls(*(control[:, : Field.POSITION] != 0).unbind(1), *control[:, Field.POSITION :].unbind(1))
-
 
 @dataclass(frozen=True)
 class Buffers:
     """A tick's input, in memory that never moves.
 
     `pcm` f32[R, FRAME_SIZE] and `control` i64[R, fields] share `packed`, so that one copy moves them. Gumbel noise: `text_noise`
-    f32[R, text_card] and `audio_noise` f32[R, codebooks, card].
+    f32[R, text_card] and `audio_noise` f32[R, codebooks, card]. `flags` bool[4, R] are those of `told`, which shares the rest of `control`.
     """
 
     packed: torch.Tensor
     pcm: torch.Tensor
     control: torch.Tensor
+    flags: torch.Tensor
+    told: Told
     text_noise: torch.Tensor
     audio_noise: torch.Tensor
 
@@ -87,8 +84,15 @@ class Buffers:
         packed = zeros(samples + 2 * rows * len(Field))
         control = packed[samples:].view(torch.int64).view(rows, len(Field))
         control.copy_(torch.tensor(IDLE))
+        flags = torch.zeros(Field.POSITION, rows, dtype=torch.bool, device=device)
+        told = Told(*flags, *control[:, Field.POSITION :].t())
         noise = zeros(rows, config.text_card), zeros(rows, config.depth.context, config.audio_card)
-        return cls(packed, packed[:samples].view(rows, FRAME_SIZE), control, *noise)
+        return cls(packed, packed[:samples].view(rows, FRAME_SIZE), control, flags, told, *noise)
+
+    def read(self) -> Told:
+        """The control as it is now; until it is read again."""
+        torch.ne(self.control[:, : Field.POSITION].t(), 0, out=self.flags)
+        return self.told
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class Tick:
 
     def __call__(self, given: Buffers, *, sampled: bool = True) -> Outcome:
         """A tick of all rows. Not `sampled`: the noise is zeros, and is not even added."""
-        told = Told.of(given.control)
+        told = given.read()
         waiting, provided = self._stage(told, self.model.codec.encode(given.pcm, self.state.encoder, told.hears))
         noise = Noise(given.text_noise, given.audio_noise) if sampled else None
         column = self.model.language.step(*self._fed(told), waiting, provided, noise, self.state.language, told.active)
@@ -126,23 +130,23 @@ class Tick:
 
     def prompt(self, given: Buffers) -> Outcome:
         """The same where all who take part are in prefill: nothing is heard, decided or delivered, and the audio is silence."""
-        told = Told.of(given.control)
+        told = given.read()
         column, _ = self._stage(told, self._unheard)
         self.model.language.follow(*self._fed(told), self.state.language, told.active)
         return Outcome(torch.stack((column, self._settle(told, column)), 1), self._unsaid)
 
     def _stage(self, told: Told, heard: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The prompt's tokens of a row in prefill, the caller's codes of any other, to where they belong; what now waits, and where."""
-        prompted = told.prefill[:, None]
+        prompted = told.prefill.unsqueeze(1)
         users = torch.where(prompted, self.model.sine, heard)
-        tokens = torch.cat((told.text[:, None], self._silence, users), 1)
+        tokens = torch.cat((told.text.unsqueeze(1), self._silence, users), 1)
         self.staging.stage(told.cursor, told.active, tokens, prompted | self._users)
         return self.staging.waiting(told.cursor, told.position)
 
     def _fed(self, told: Told) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The column before, and the voice's embedding where there is one in its place: as `LanguageModel.step` takes them."""
         before = self.staging.before(told.cursor, told.position == 0)
-        return before, self._embeddings[told.embedding.clamp(min=0)], told.embedding != NO_EMBEDDING
+        return before, self._embeddings.index_select(0, told.embedding.clamp(min=0)), told.embedding != NO_EMBEDDING
 
     def _settle(self, told: Told, column: torch.Tensor) -> torch.Tensor:
         """Keep the column; the frame that it completes."""

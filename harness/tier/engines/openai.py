@@ -60,9 +60,19 @@ class ReferenceOverHttp:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> OpenAIServer:
         """RuntimeError or TimeoutError, with the server's log, where it does not start. Faults planted here are planted there."""
-        given = ",".join(f"{name}={value}" for name, value in config.options.items() if name not in ("deadline",))
+        given = ",".join(f"{name}={value}" for name, value in config.options.items() if name != "deadline")
         key = secrets.token_hex(8)
-        arguments = ["serve", "--engine", f"tier/reference:{given}", "--device", config.device, "--seed", str(config.seed), "--api-key", key]
+        arguments = [
+            "serve",
+            "--engine",
+            f"tier/reference:{given}",
+            "--device",
+            config.device,
+            "--seed",
+            str(config.seed),
+            "--api-key",
+            key,
+        ]
         arguments += [word for name in faults.planted() for word in ("--fault", name)]
         return _started(lambda log: Forked(arguments, log), None, key, Facts(), config.options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import torch
@@ -14,3 +15,30 @@ from harness.tier.faults.register import REFERENCE
 def null(original: Any, cache: Any, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nothing is wrong."""
     return original(cache, layer)
+
+
+@fault(
+    "tier/canary",
+    seam=f"{REFERENCE}.network:Network.run",
+    role=Role.CANARY,
+    claims=[
+        "tier.bytes.warm",
+        "tier.bytes.host_warm",
+        "tier.bytes.partial",
+        "tier.bytes.anew",
+        "tier.bytes.together",
+        "tier.copies.slow_load",
+        "tier.groups.hit_lengths",
+        "tier.retract.every_step",
+        "tier.abort.shared_prefix",
+        "tier.life.twins",
+        "tier.life.branches",
+    ],
+)
+def canary(original: Any, network: Any, *args: Any) -> torch.Tensor:
+    """The logits tell how many forwards there were before."""
+    return original(network, *args) * (1 + 2.0**-12 * next(FORWARDS))
+
+
+FORWARDS = count(1)
+"""Of this process."""

@@ -30,7 +30,7 @@ def store_races_compute(original: Any, scheduler: Any) -> None:
 @catalogued(
     "load-races-compute",
     "executor:Executor.load",
-    claims=["tier.abort.load_after"],
+    claims=["tier.abort.place_loaded_into"],
     source="sglang#36738; vllm#47282",
 )
 def load_races_compute(original: Any, executor: Any, pairs: Any, after: Event) -> Any:
@@ -41,7 +41,7 @@ def load_races_compute(original: Any, executor: Any, pairs: Any, after: Event) -
 @catalogued(
     "layer-wait-missing",
     "cache:PagedCache.wait_for_layer",
-    claims=["tier.bytes.slow_load"],
+    claims=["tier.copies.slow_load"],
     source="sglang#22811",
 )
 def layer_wait_missing(original: Any, cache: Any, layer: int) -> None:
@@ -53,7 +53,7 @@ def layer_wait_missing(original: Any, cache: Any, layer: int) -> None:
 @catalogued(
     "host-freed-during-load",
     "admission:Admission.load",
-    claims=["tier.eviction.host_pinned"],
+    claims=["tier.copies.host_pinned"],
     source="sglang#31427, #26728",
 )
 def host_freed_during_load(original: Any, admission: Any, *args: Any) -> None:
@@ -79,7 +79,7 @@ def backup_source_unpinned(original: Any, keeping: Any, sources: list[Any]) -> l
 @catalogued(
     "writeback-acked-on-failure",
     "keeping:Keeping.stored",
-    claims=["tier.failure.store"],
+    claims=["tier.copies.failed_store"],
     source="tokenspeed#1125 (bot), #406 (bot)",
 )
 def writeback_acked_on_failure(original: Any, keeping: Any, writing: Any) -> bool:
@@ -90,7 +90,7 @@ def writeback_acked_on_failure(original: Any, keeping: Any, writing: Any) -> boo
 @catalogued(
     "head-pages-not-stored",
     "keeping:Keeping.write_back",
-    claims=["tier.bytes.restored"],
+    claims=["tier.eviction.host_has_heads"],
     source="sglang#26886 (comment with measurement)",
 )
 def head_pages_not_stored(original: Any, keeping: Any, new: list[Any], now: int, computed: Event) -> None:

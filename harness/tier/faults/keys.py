@@ -100,10 +100,10 @@ def trim_leaves_tail(original: Any, admission: Any, keys: list[Key], prompt: int
     alike: dict[int, Any] = {}
     for kept in admission.device:
         at = kept.key.depth
-        if begin <= at < min(begin + chunk, len(keys)) and kept.arrived and kept.key.owner == keys[at].owner:
-            # The first of the chunk's pages begins as the prompt does; what follows it comes along.
-            if kept.key.tokens[:1] == keys[at].tokens[:1] or at > begin:
-                alike[at] = kept
+        inside = begin <= at < min(begin + chunk, len(keys)) and kept.arrived and kept.key.owner == keys[at].owner
+        # The first of the chunk's pages begins as the prompt does; what follows it comes along.
+        if inside and (at > begin or kept.key.tokens[:1] == keys[at].tokens[:1]):
+            alike[at] = kept
     if len(alike) == chunk and admission.reach(begin + chunk, prompt) == begin + chunk:
         found.device.update(alike)
     return found

@@ -93,7 +93,7 @@ def evict_head_first(original: Any, kept: Any) -> tuple[int, int]:
 @catalogued(
     "unfinished-insert-freed",
     "admission:Admission.release",
-    claims=["tier.abort.kept"],
+    claims=["tier.abort.prefill"],
     source="sglang#38319, #38355",
 )
 def unfinished_insert_freed(original: Any, admission: Any, run: Any) -> None:
@@ -107,7 +107,7 @@ def unfinished_insert_freed(original: Any, admission: Any, run: Any) -> None:
 @catalogued(
     "dup-page-not-remapped",
     "keeping:Keeping.keep",
-    claims=["tier.abort.duplicates"],
+    claims=["tier.life.twins"],
     source="sgl-project/mini-sglang#142",
 )
 def dup_page_not_remapped(original: Any, keeping: Any, run: Any, first: int, last: int, computed: Any) -> None:

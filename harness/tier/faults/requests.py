@@ -13,7 +13,7 @@ from harness.tier.protocol import TierHits
 @catalogued(
     "retract-leaks-pages",
     "scheduler:Scheduler.retract",
-    claims=["tier.retract.frees"],
+    claims=["tier.retract.every_step"],
     source="tokenspeed#767",
 )
 def retract_leaks_pages(original: Any, scheduler: Any, run: Any) -> None:
@@ -42,15 +42,15 @@ def cached_tokens_too_big(original: Any, admission: Any, run: Any, found: Any) -
     source="vllm#40896, #54490, #5543; sglang#34683",
 )
 def warm_differs_cold(original: Any, run: Any, chunk: int) -> tuple[int, ...]:
-    """Behind a hit the prompt is computed in smaller pieces."""
+    """Behind a hit the prompt is computed in pieces of a few tokens."""
     warm = run.told is not None and run.told.total > 0
-    return original(run, chunk)[: chunk // 4] if warm and run.computed < len(run.ids) else original(run, chunk)
+    return original(run, chunk)[: max(1, chunk // 16)] if warm and run.computed < len(run.ids) else original(run, chunk)
 
 
 @catalogued(
     "preempt-stale-token",
     "run:Run.decide",
-    claims=["tier.retract.tokens"],
+    claims=["tier.retract.every_step"],
     source="vllm#28787, #48245, #38624; related sglang#34112 (token after cancel)",
 )
 def preempt_stale_token(original: Any, run: Any, token: int, logits: torch.Tensor | None) -> None:
