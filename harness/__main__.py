@@ -1,4 +1,4 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer | duplex | tier`, `assay serve | doctor`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench KIND`, `assay serve`, `assay doctor`."""
 
 from __future__ import annotations
 
@@ -121,15 +121,6 @@ def _bench_duplex(args: argparse.Namespace) -> None:
         bench_plot.draw(report, args.plot)
 
 
-def _serve(args: argparse.Namespace) -> None:
-    from harness.tier.server import command
-
-    selected = _registry(args.adapter).select([args.engine])
-    if len(selected) != 1:
-        raise RegistryError(f"--engine {args.engine}: name one engine")
-    command.serve(selected[0], args)
-
-
 def _bench_tier(args: argparse.Namespace) -> None:
     from harness.tier import bench_plot, bench_run
 
@@ -140,6 +131,15 @@ def _bench_tier(args: argparse.Namespace) -> None:
     _write(args.out, report.record())
     if args.plot:
         bench_plot.draw(report, args.plot)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from harness.tier.server import command
+
+    selected = _registry(args.adapter).select([args.engine])
+    if len(selected) != 1:
+        raise RegistryError(f"--engine {args.engine}: name one engine")
+    command.serve(selected[0], args)
 
 
 def _doctor(args: argparse.Namespace) -> None:

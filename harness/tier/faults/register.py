@@ -8,6 +8,8 @@ from typing import Any
 from harness.core.faults import fault
 
 REFERENCE = "harness.tier.reference"
+ENGINE = "tier/reference"
+"""Where they are planted. The same server behind HTTP has wrong inputs of its own."""
 
 
 def catalogued(name: str, seam: str, *, claims: Sequence[str], source: str, raises: Sequence[type[Exception]] = ()) -> Any:
