@@ -115,7 +115,7 @@ class OpenAIServer:
     def _body(self, request: Request) -> dict[str, Any]:
         salt, prompt = self._salted(request)
         body: dict[str, Any] = {
-            "model": request.adapter or self.model,
+            "model": self.model if request.adapter is None else request.adapter,
             "prompt": prompt,
             "max_tokens": request.max_new_tokens,
             "temperature": 0,
@@ -252,15 +252,18 @@ class OpenAIServer:
             self._line.news(PAUSE)
 
     def usage(self) -> Mapping[str, int]:
-        """Requests that are not taken, and what the server holds; of an idle one, once it has had time to let go."""
-        until = time.monotonic() + SETTLE
-        if self.known is OURS and not self._running():
+        """Requests that are not taken; and, once there are none, what the server holds after it has had time to let go.
+
+        While it works for some, that changes from one moment to the next.
+        """
+        if self._open:
+            return {"requests": len(self._open)}
+        if self.known is OURS:
             self.quiesce(SETTLE)
-        held = self.held()
-        while not self._running() and any(held.values()) and time.monotonic() < until:
+        until = time.monotonic() + SETTLE
+        while any((held := self.held()).values()) and time.monotonic() < until:
             self._line.news(PAUSE)
-            held = self.held()
-        return {"requests": len(self._open), **{f"server {name}": number for name, number in held.items()}}
+        return {"requests": 0, **{f"server {name}": number for name, number in held.items()}}
 
     def held(self) -> dict[str, int]:
         """As `HttpServer.held`."""
