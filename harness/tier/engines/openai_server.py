@@ -256,6 +256,8 @@ class OpenAIServer:
 
         While it works for some, that changes from one moment to the next.
         """
+        if self._closed:
+            raise RuntimeError("the engine is closed")
         if self._open:
             return {"requests": len(self._open)}
         if self.known is OURS:
