@@ -61,7 +61,9 @@ def pinned(device: torch.device) -> dict[str, float]:
     return {"load_back": copies["pinned memory to card"], "write_back": copies["card to pinned memory"]}
 
 
-def run(registry: Registry, patterns: Sequence[str], device: str, workload: Workload | None = None, loads: Sequence[float] = LOADS) -> Report:
+def run(
+    registry: Registry, patterns: Sequence[str], device: str, workload: Workload | None = None, loads: Sequence[float] = LOADS
+) -> Report:
     """Measure the engines that the patterns pick. RegistryError for what does not exist or cannot be measured."""
     picked = [s for s in registry.select(patterns or ENGINES) if patterns or s.spec.kind == "tier"]
     for selection in picked:
@@ -89,7 +91,12 @@ def run(registry: Registry, patterns: Sequence[str], device: str, workload: Work
 
 
 def _measure(
-    report: Report, selection: Selection, workload: Workload, device: torch.device, loads: Sequence[float], advance: Callable[[str, int], None]
+    report: Report,
+    selection: Selection,
+    workload: Workload,
+    device: torch.device,
+    loads: Sequence[float],
+    advance: Callable[[str, int], None],
 ) -> None:
     """One engine, both arms, or why not; the run goes on."""
     for host in (True, False):
@@ -145,7 +152,9 @@ def show(report: Report) -> None:
         _show_copies(report)
     if report.hits:
         loads = sorted({round(each.load, 2) for each in report.hits})
-        shown = table("Reused in the second round, by working set over the device pool", "engine", "host tier", *(f"{load:g}" for load in loads))
+        shown = table(
+            "Reused in the second round, by working set over the device pool", "engine", "host tier", *(f"{load:g}" for load in loads)
+        )
         for engine, host in dict.fromkeys((each.engine, each.host) for each in report.hits):
             by_load = {round(each.load, 2): each.ratio for each in report.hits if (each.engine, each.host) == (engine, host)}
             shown.add_row(engine, "on" if host else "off", *(_number(by_load.get(load), 3) for load in loads))
@@ -165,7 +174,13 @@ def _show_copies(report: Report) -> None:
         if each.copies is not None:
             write, load = each.copies.write_back, each.copies.load_back
             shares = write / report.pinned["write_back"], load / report.pinned["load_back"]
-            cells = [f"{each.copies.size / (1 << 20):.0f}", f"{write / 1e9:.1f}", f"{shares[0]:.0%}", f"{load / 1e9:.1f}", f"{shares[1]:.0%}"]
+            cells = [
+                f"{each.copies.size / (1 << 20):.0f}",
+                f"{write / 1e9:.1f}",
+                f"{shares[0]:.0%}",
+                f"{load / 1e9:.1f}",
+                f"{shares[1]:.0%}",
+            ]
         shown.add_row(each.engine, *cells, "-" if each.seen is None else f"{each.seen / 1e9:.1f}")
     if shown.row_count:
         print_table(shown)
