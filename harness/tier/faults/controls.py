@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from harness.core.faults import Role, fault
-from harness.tier.faults.register import REFERENCE
+from harness.tier.faults.register import ENGINE, REFERENCE
 
 
-@fault("tier/null", seam=f"{REFERENCE}.cache:PagedCache.gather", role=Role.NULL)
+@fault("tier/null", seam=f"{REFERENCE}.cache:PagedCache.gather", role=Role.NULL, engine="tier/reference")
 def null(original: Any, cache: Any, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nothing is wrong."""
     return original(cache, layer)
@@ -21,6 +21,7 @@ def null(original: Any, cache: Any, layer: int) -> tuple[torch.Tensor, torch.Ten
     "tier/canary",
     seam=f"{REFERENCE}.network:Network.run",
     role=Role.CANARY,
+    engine=ENGINE,
     claims=[
         "tier.bytes.warm",
         "tier.bytes.host_warm",
