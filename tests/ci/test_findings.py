@@ -13,9 +13,9 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"vllm_omni": "vllm-omni", "moshi": "moshi"}
+PACKAGES = {"vllm_omni": "vllm-omni", "moshi": "moshi", "vllm": "vllm"}
 """What the names of scripts begin with, which is also what they import, to the engine's distribution."""
-SCRIPTS = sorted(script for package in PACKAGES for script in (ROOT / "ci" / "findings").glob(f"{package}_*.py"))
+SCRIPTS = sorted({script for package in PACKAGES for script in (ROOT / "ci" / "findings").glob(f"{package}_*.py")})
 FAILURES = tomllib.loads((ROOT / "ci" / "known_failures.toml").read_text())["failure"]
 
 
