@@ -34,6 +34,7 @@ def test_twins(tier_scene: MakeScene) -> None:
 @requires(TierCap.BATCH)
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
+@requires(TierCap.STEPPED)
 @requires(TierCap.TIER_HITS)
 def test_one_copy(tier_scene: MakeScene) -> None:
     """Of one prompt asked twice at once only one copy is kept: a working set that just fits with it is warm."""
