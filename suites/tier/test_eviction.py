@@ -1,4 +1,7 @@
-"""What goes when a place is needed, what stays, and how much the tiers hold. Prompts are counted in chunks, and memory to the page."""
+"""What goes when a place is needed, what stays, and how much the tiers hold. Prompts are counted in chunks, and memory to the page.
+
+A policy is stated in steps, so these claims are for engines that are stepped.
+"""
 
 from fixtures.tier_scene import MakeScene
 from harness.core.capabilities import TierCap, requires
@@ -12,6 +15,7 @@ register_cuda_ci(est_time=60, suite="tier-h100")
 
 @claim("tier.eviction.least_recent", source="protocol: Policy, the page used longest ago goes first; a hit is a use")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_least_recent(tier_scene: MakeScene) -> None:
@@ -32,6 +36,7 @@ def test_least_recent(tier_scene: MakeScene) -> None:
     source="protocol: Policy, of one time the farthest from the start goes; LMCache#4867, llm-d-inference-sim#704",
 )
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_tail_first(tier_scene: MakeScene) -> None:
@@ -47,6 +52,7 @@ def test_tail_first(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_tail_first", source="LMCache#1116, #1154: the outer tier is full, and the heads of all prompts are gone")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
@@ -64,6 +70,7 @@ def test_host_tail_first(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.running_pinned", source="protocol: Policy, what a request uses does not go; sglang#36738")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.LAB)
@@ -89,6 +96,7 @@ def test_running_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.hits_pinned", source="LMCache#4133: what the lookup promised is let go before it is used")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.LAB)
 def test_hits_pinned(tier_scene: MakeScene) -> None:
@@ -105,6 +113,7 @@ def test_hits_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.source_pinned", source="vllm#46278: a page is let go while it is being copied; tokenspeed#293 (review)")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.LAB)
@@ -134,6 +143,7 @@ def test_source_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.exact_fit", source="arithmetic: pages of the working set, and those that a request needs beside them; vllm#56871")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_exact_fit(tier_scene: MakeScene) -> None:
@@ -159,6 +169,7 @@ def test_exact_fit(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.page_short", source="protocol: Policy, a request holds pages for all its positions but the last new token's")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TOKEN_IDS)
 def test_page_short(tier_scene: MakeScene) -> None:
@@ -176,6 +187,7 @@ def test_page_short(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_capacity", source="vllm#56871: capacity is divided by the number of groups")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
@@ -195,6 +207,7 @@ def test_host_capacity(tier_scene: MakeScene) -> None:
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.LAB)
 def test_host_has_heads(tier_scene: MakeScene) -> None:
     """All whole chunks of a prompt are on the host once it is settled, the first page as the last, and come back from there."""
@@ -209,6 +222,7 @@ def test_host_has_heads(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_smaller", source="protocol: Policy; a host tier that holds less than the working set")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.LAB)
@@ -230,6 +244,7 @@ def test_host_smaller(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.partial", source="vllm#42656: partial blocks age like cache entries and push out useful ones")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_partial(tier_scene: MakeScene) -> None:
@@ -244,6 +259,7 @@ def test_partial(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.ended_in_use", source="protocol: Policy, a page is used when a request that holds it ends")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.BATCH)
 @requires(TierCap.TIER_HITS)

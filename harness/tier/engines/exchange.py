@@ -57,7 +57,8 @@ class Line:
         self._client = httpx.AsyncClient(base_url=url, headers=dict(headers), limits=limits, timeout=timeout, trust_env=False)
 
     def start(self, body: Mapping[str, Any]) -> Exchange:
-        """Send it; what becomes of it is in the exchange."""
+        """Send it; what becomes of it is in the exchange. RuntimeError once this is closed."""
+        self._check_open()
         exchange = Exchange()
         exchange.task = asyncio.run_coroutine_threadsafe(self._run(exchange, dict(body)), self._loop)
         return exchange
@@ -81,7 +82,8 @@ class Line:
             self._news.wait_for(lambda: exchange.ended, CONNECT)
 
     def ask(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """A short request of another kind; httpx.HTTPError if it fails."""
+        """A short request of another kind; httpx.HTTPError if it fails, RuntimeError once this is closed."""
+        self._check_open()
         return self._wait(self._client.request(method, path, **given))
 
     def close(self) -> None:
@@ -92,6 +94,10 @@ class Line:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CONNECT)
         self._loop.close()
+
+    def _check_open(self) -> None:
+        if self._loop.is_closed():
+            raise RuntimeError("the connections to the server are closed")
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SILENCE + CONNECT)

@@ -115,7 +115,7 @@ class OpenAIServer:
     def _body(self, request: Request) -> dict[str, Any]:
         salt, prompt = self._salted(request)
         body: dict[str, Any] = {
-            "model": request.adapter or self.model,
+            "model": self.model if request.adapter is None else request.adapter,
             "prompt": prompt,
             "max_tokens": request.max_new_tokens,
             "temperature": 0,
@@ -141,6 +141,8 @@ class OpenAIServer:
     def _salted(self, request: Request) -> tuple[Any, str | list[int]]:
         """Salt and prompt, with the nonce in one of them: a server that cannot be flushed has what earlier runs asked still."""
         prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
+        if isinstance(request.salt, bytes):
+            raise ValueError(f"salt = {request.salt!r}: JSON has no bytes; write a text")
         if not self._nonce:
             return request.salt, prompt
         if self.known.salt and isinstance(request.salt, str | None):
