@@ -27,7 +27,7 @@ from harness.tier.workload import Workload
 
 ENGINES = ("tier/*",)
 """What is measured unless --engine says otherwise."""
-LOADS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+LOADS = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
 """Working sets of the sweep, over the capacity of the device pool."""
 GIB = 1 << 30
 
@@ -61,7 +61,9 @@ def pinned(device: torch.device) -> dict[str, float]:
     return {"load_back": copies["pinned memory to card"], "write_back": copies["card to pinned memory"]}
 
 
-def run(registry: Registry, patterns: Sequence[str], device: str, workload: Workload | None = None, loads: Sequence[float] = LOADS) -> Report:
+def run(
+    registry: Registry, patterns: Sequence[str], device: str, workload: Workload | None = None, loads: Sequence[float] = LOADS
+) -> Report:
     """Measure the engines that the patterns pick. RegistryError for what does not exist or cannot be measured."""
     picked = [s for s in registry.select(patterns or ENGINES) if patterns or s.spec.kind == "tier"]
     for selection in picked:
@@ -73,14 +75,7 @@ def run(registry: Registry, patterns: Sequence[str], device: str, workload: Work
         raise RegistryError("--device cuda: CUDA finds no card here")
     where = torch.device(device)
     report = Report(device, pinned(where))
-    present = []
-    for selection in picked:
-        try:
-            profile_for(selection, where)
-        except Unavailable as reason:
-            report.missing[selection.label] = str(reason)
-        else:
-            present.append(selection)
+    present = [selection for selection in picked if _is_here(report, selection, where)]
     with _bar(len(present) * (1 + 2 * len(loads))) as advance:
         for selection in present:
             report.versions[selection.label] = selection.spec.version or ""
@@ -88,8 +83,22 @@ def run(registry: Registry, patterns: Sequence[str], device: str, workload: Work
     return report
 
 
+def _is_here(report: Report, selection: Selection, device: torch.device) -> bool:
+    try:
+        profile_for(selection, device)
+    except Unavailable as reason:
+        report.missing[selection.label] = str(reason)
+        return False
+    return True
+
+
 def _measure(
-    report: Report, selection: Selection, workload: Workload, device: torch.device, loads: Sequence[float], advance: Callable[[str, int], None]
+    report: Report,
+    selection: Selection,
+    workload: Workload,
+    device: torch.device,
+    loads: Sequence[float],
+    advance: Callable[[str, int], None],
 ) -> None:
     """One engine, both arms, or why not; the run goes on."""
     for host in (True, False):
@@ -145,7 +154,9 @@ def show(report: Report) -> None:
         _show_copies(report)
     if report.hits:
         loads = sorted({round(each.load, 2) for each in report.hits})
-        shown = table("Reused in the second round, by working set over the device pool", "engine", "host tier", *(f"{load:g}" for load in loads))
+        shown = table(
+            "Reused in the second round, by working set over the device pool", "engine", "host tier", *(f"{load:g}" for load in loads)
+        )
         for engine, host in dict.fromkeys((each.engine, each.host) for each in report.hits):
             by_load = {round(each.load, 2): each.ratio for each in report.hits if (each.engine, each.host) == (engine, host)}
             shown.add_row(engine, "on" if host else "off", *(_number(by_load.get(load), 3) for load in loads))
@@ -165,7 +176,13 @@ def _show_copies(report: Report) -> None:
         if each.copies is not None:
             write, load = each.copies.write_back, each.copies.load_back
             shares = write / report.pinned["write_back"], load / report.pinned["load_back"]
-            cells = [f"{each.copies.size / (1 << 20):.0f}", f"{write / 1e9:.1f}", f"{shares[0]:.0%}", f"{load / 1e9:.1f}", f"{shares[1]:.0%}"]
+            cells = [
+                f"{each.copies.size / (1 << 20):.0f}",
+                f"{write / 1e9:.1f}",
+                f"{shares[0]:.0%}",
+                f"{load / 1e9:.1f}",
+                f"{shares[1]:.0%}",
+            ]
         shown.add_row(each.engine, *cells, "-" if each.seen is None else f"{each.seen / 1e9:.1f}")
     if shown.row_count:
         print_table(shown)
