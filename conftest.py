@@ -12,6 +12,7 @@ pytest_plugins = [
     "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",
     "fixtures.tier",
+    "fixtures.tier_http",
     "fixtures.tier_rounds",
     "fixtures.tier_scene",
     "fixtures.tier_schedules",

@@ -1,4 +1,4 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench transfer | duplex | tier`, `assay doctor`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench KIND`, `assay serve`, `assay doctor`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assay", description="Conformance of inference engines. The checks themselves run with pytest.")
-    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench | doctor")
+    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench | serve | doctor")
     for name, show, what in (
         ("engines", _engines, "the engines that can be judged, and what each offers"),
         ("claims", _claims, "what is demanded of them"),
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "engines":
             command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
     _add_bench(commands)
+    _add_serve(commands)
     _add_doctor(commands)
     return parser
 
@@ -72,6 +73,21 @@ def _add_bench(commands: Any) -> None:
             command.add_argument("--batch", type=int, nargs="+", default=[2, 4, 8], metavar="B", help="batch sizes (2 4 8); 1 counts as 2")
         command.add_argument("--plot", type=Path, metavar="FILE", help="draw it there, with matplotlib: .png, .svg or .pdf")
         command.add_argument("--read", type=Path, metavar="FILE", help="show a record of --json again, and measure nothing")
+
+
+def _add_serve(commands: Any) -> None:
+    what = "puts a prefix-cache server behind OpenAI's completions API"
+    command = commands.add_parser("serve", help=what, description=what)
+    command.add_argument("--engine", default="tier/reference", metavar="NAME[:option=value,...]", help="one that is stepped (%(default)s)")
+    command.add_argument("--adapter", action="append", default=[], metavar="module:attr", help="an engine of your own; repeatable")
+    command.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where it runs (%(default)s)")
+    command.add_argument("--host", default="127.0.0.1", help="where it listens (%(default)s)")
+    command.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
+    command.add_argument("--api-key", metavar="KEY", help="asked for in every request")
+    command.add_argument("--model", default="assay", metavar="NAME", help="what the model is called in requests (%(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="the run's one seed (%(default)s)")
+    command.add_argument("--fault", action="append", default=[], metavar="NAME", help="planted in the engine or the server; repeatable")
+    command.set_defaults(show=_serve)
 
 
 def _add_doctor(commands: Any) -> None:
@@ -115,6 +131,15 @@ def _bench_tier(args: argparse.Namespace) -> None:
     _write(args.out, report.record())
     if args.plot:
         bench_plot.draw(report, args.plot)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from harness.tier.server import command
+
+    selected = _registry(args.adapter).select([args.engine])
+    if len(selected) != 1:
+        raise RegistryError(f"--engine {args.engine}: name one engine")
+    command.serve(selected[0], args)
 
 
 def _doctor(args: argparse.Namespace) -> None:

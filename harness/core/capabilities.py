@@ -187,6 +187,8 @@ class TierCap(str, Enum):
     """All that is kept can be forgotten."""
     HTTP = "http"
     """The engine is a server that is asked over HTTP, at its `url`, as OpenAI's completions are."""
+    API_KEY = "api_key"
+    """Its server asks for the `api_key` that the engine names."""
     LAB = "lab"
     """The engine offers a `TierLab`: lag and failures of copies, a look at pages, keys that collide."""
 

@@ -70,9 +70,11 @@ class Fault:
         owner, attribute = _resolve(self.seam)
         raw = vars(owner)[attribute]
         setattr(owner, attribute, _rewrap(raw, self._called))
+        _PLANTED.append(self.name)
         try:
             yield
         finally:
+            _PLANTED.remove(self.name)
             setattr(owner, attribute, raw)
 
     def _called(self, raw: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -92,6 +94,12 @@ MISTAKES: list[str] = []
 """What went wrong inside planted faults, in this process, since somebody last cleared it: an engine may swallow an exception."""
 
 _REGISTERED: dict[str, Fault] = {}
+_PLANTED: list[str] = []
+
+
+def planted() -> tuple[str, ...]:
+    """The names of what is planted in this process now, for an engine that has processes of its own."""
+    return tuple(_PLANTED)
 
 
 def fault(

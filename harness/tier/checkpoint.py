@@ -97,6 +97,11 @@ def cached(model: str, size: str, seed: int = SEED) -> Path:
     return directory
 
 
+def vocabulary(model: str, size: str) -> int:
+    """Token ids are below it."""
+    return int(configuration(model, size).vocab_size)
+
+
 def configuration(model: str, size: str) -> PretrainedConfig:
     """What config.json says. KeyError for a size that the model has not."""
     from tokenizers import Tokenizer

@@ -240,3 +240,18 @@ class PrefixCacheServer(Protocol):
     def close(self) -> None:
         """Free everything. May be called twice."""
         ...
+
+
+class HttpServer(PrefixCacheServer, Protocol):
+    """One that is asked over HTTP (capability HTTP): OpenAI's completions at `url` + /v1/completions."""
+
+    url: str
+    """As http://127.0.0.1:8000."""
+    model: str
+    """What requests name."""
+    api_key: str | None
+    """Sent as `Authorization: Bearer KEY`, where it is not None; asked for where the engine has capability API_KEY."""
+
+    def held(self) -> Mapping[str, int]:
+        """What the server says that it holds for requests, now, whoever sent them. Empty for one that does not say."""
+        ...

@@ -63,7 +63,8 @@ def test_queued(tier_scene: MakeScene) -> None:
     scene.judge.equal(scene.engine.lab.stage(waiting), Stage.QUEUED, "stage of the request that does not fit")
     scene.abort(waiting)
     scene.pump()
-    scene.judge.taken(int(scene.engine.lab.stage(next_one) is not Stage.QUEUED), "the one behind it was admitted")
+    came = scene.engine.lab.stage(next_one)
+    scene.judge.demand(came is not Stage.QUEUED, got=f"the one behind it is {came.value}", expected="it is admitted: it fits")
 
     done = scene.finish([running, waiting, next_one])
     scene.judge.equal(done[waiting].outcome, Outcome.ABORTED, "outcome of the aborted request")
@@ -186,7 +187,7 @@ def test_place_loaded_into(tier_scene: MakeScene) -> None:
 def test_shared_prefix(tier_scene: MakeScene) -> None:
     """Aborting a request leaves the pages that another running request shares with it."""
     scene = _full(tier_scene)
-    first, longer, fresh = scene.text(1, new=6), scene.text(1, new=12), scene.text(2, chunks=3)
+    first, longer, fresh = scene.text(1, new=6), scene.text(1, new=12), scene.text(2, chunks=5)
     scene.ask(first)
     stays, goes = scene.submit(longer), scene.submit(first)
     scene.pump(2)

@@ -95,7 +95,7 @@ def test_default_version(tier_stage: TierStage, judge: Judge) -> None:
     named = tier_stage.ask(replace(prompt, model_version=tier_stage.engine.versions[0]))
     unnamed = tier_stage.ask(prompt)
 
-    judge.taken(unnamed.cached_tokens or 0, "tokens reused")
+    judge.demand(bool(unnamed.cached_tokens), got="no token reused without a version", expected="what the default version left")
     judge.equal(unnamed.token_ids, named.token_ids, "tokens without a version", source="the default version")
 
 
@@ -261,7 +261,9 @@ def _own(stage: TierStage, request: Request, cold: Completion, who: str) -> None
     __tracebackhide__ = True
     warm = stage.ask(request)
     stage.agrees(warm, who)
-    stage.judge.taken(warm.cached_tokens or 0, f"tokens that {who} reused of its own")
+    stage.judge.demand(
+        bool(warm.cached_tokens), got=f"{who} reused no token of its own", expected="a hit, or that others have none says nothing"
+    )
     if stage.offers(TierCap.EXACT_RESTORE):
         stage.judge.equal(warm.token_ids, cold.token_ids, f"tokens of {who}, warm", source="its cold answer")
         stage.judge.equal(warm.text, cold.text, f"text of {who}, warm", source="its cold answer")

@@ -107,14 +107,14 @@ def _wander(scene: Scene, count: int) -> None:
             under_way[scene.engine.submit(request)] = request
             sent += 1
         act, handle = draw.random(), draw.choice(list(under_way))
-        if act < 0.35:
+        if act < 0.5:
             scene.engine.abort(handle)
-        elif act < 0.45 and retracts:
+        elif act < 0.62 and retracts:
             # One that waits, or is done, stays as it is.
             scene.engine.retract(handle)
-        elif act < 0.5:
+        elif act < 0.68:
             scene.engine.lab.lag(draw.choice(["store", "load"]), draw.randint(0, MOST_LAG))
-        elif act < 0.53 and scene.offers(TierCap.DROP_DEVICE):
+        elif act < 0.71 and scene.offers(TierCap.DROP_DEVICE):
             scene.engine.drop_device()
         else:
             scene.engine.pump()

@@ -90,7 +90,7 @@ def writeback_acked_on_failure(original: Any, keeping: Any, writing: Any) -> boo
 @catalogued(
     "head-pages-not-stored",
     "keeping:Keeping.write_back",
-    claims=["tier.bytes.restored"],
+    claims=["tier.eviction.host_has_heads"],
     source="sglang#26886 (comment with measurement)",
 )
 def head_pages_not_stored(original: Any, keeping: Any, new: list[Any], now: int, computed: Event) -> None:

@@ -30,7 +30,7 @@ class ReferenceServer:
         self.vocabulary: int | None = network.vocabulary
         self.adapters: Sequence[str] = network.adapters
         self.versions: Sequence[str] = network.versions
-        self._executor = executor
+        self._executor, self._tokenizer = executor, tokenizer
         self._intake = Intake(network, tokenizer, policy, limit, Keys(policy.page))
         self._scheduler = Scheduler(policy, executor, tokenizer)
         self._runs: dict[int, Run] = {}
@@ -60,6 +60,11 @@ class ReferenceServer:
             return self._done.pop(handle)
         self._run(handle)
         return None
+
+    def so_far(self, handle: int) -> tuple[tuple[int, ...], bytes]:
+        """The new tokens of a request that is not done, and the bytes of their text; for a server that streams them."""
+        run = self._run(handle)
+        return tuple(run.tokens), b"".join(self._tokenizer.piece(id_) for id_ in run.tokens)
 
     def abort(self, handle: int) -> None:
         """As `PrefixCacheServer.abort`."""

@@ -1,0 +1,1 @@
+"""`assay serve`: a stepped prefix-cache server behind OpenAI's completions API."""
