@@ -77,7 +77,7 @@ def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
 
 
 def cached(model: str, size: str, seed: int = SEED) -> Path:
-    """The directory of this checkpoint on this machine, built where it is missing. Several processes may ask: one's work is kept."""
+    """The directory of this checkpoint on this machine, built where it is missing. Several may ask at once: one's work is kept."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay" / "tier"
     digest = hashlib.sha256(TOKENIZER.read_bytes()).hexdigest()[:8]
     directory = root / f"v{VERSION}-{model}-{size}-seed{seed}-{digest}"
