@@ -130,8 +130,9 @@ class Policy:
     is used. A copy under way keeps both its ends from going, whoever asks. Two requests of one prompt that run at once have pages of their
     own: what the second computes is not kept, and uses nothing.
 
-    Failures. A copy that fails is over at once, whatever its lag. What a failed write-back was to store is not kept on the host. A failed load undoes the admission: its pages are kept in
-    neither tier any more, and the request is admitted anew, before all others, and reports what it hits then.
+    Failures. A copy that fails is over at once, whatever its lag. What a failed write-back was to store is not kept on the host. A failed
+    load undoes the admission: its pages are kept in neither tier any more, and the request is admitted anew, before all others, and
+    reports what it hits then.
     """
 
     page: int
