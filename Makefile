@@ -5,8 +5,8 @@ VENV ?= .venv
 NAME ?=
 ENGINE ?= $(shell printf '%s' '$(NAME)' | sed 's/-[0-9.]*$$//')
 # Engines of an environment that are not called after it.
-ALSO_vllm-omni := duplex/personaplex tier/vllm
-EMBEDDED ?= */reference connector/memory connector/shm connector/tcp
+ALSO_vllm-omni := duplex/personaplex
+EMBEDDED ?= */reference tier/reference-http connector/memory connector/shm connector/tcp
 # Of tests/. Starting workers that each import torch takes longer than the tests do.
 WORKERS ?= 0
 ARGS ?=

@@ -50,9 +50,9 @@ SIZES: dict[tuple[str, str], dict[str, Any]] = {
     ("llama", "tiny"): _LLAMA_TINY,
     ("llama", "8b"): _LLAMA_8B,
     ("gptoss", "tiny"): _GPTOSS_TINY,
-    ("gptoss", "20b"): {},
+    ("gptoss", "20b"): {"num_hidden_layers": 24, "num_local_experts": 32},
 }
-"""Model and size to what differs from the configuration's defaults; those of GptOss are gpt-oss-20b's own."""
+"""Model and size to what differs from the configuration's defaults; GptOss's are gpt-oss-120b's."""
 
 
 def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
@@ -77,7 +77,7 @@ def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:
 
 
 def cached(model: str, size: str, seed: int = SEED) -> Path:
-    """The directory of this checkpoint on this machine, built where it is missing. Several processes may ask at once: one's work is kept."""
+    """The directory of this checkpoint on this machine, built where it is missing. Several may ask at once: one's work is kept."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay" / "tier"
     digest = hashlib.sha256(TOKENIZER.read_bytes()).hexdigest()[:8]
     directory = root / f"v{VERSION}-{model}-{size}-seed{seed}-{digest}"

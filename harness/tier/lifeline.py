@@ -19,6 +19,9 @@ GRACE = 10.0
 
 def main(command: list[str]) -> None:
     """Run it; ends with its exit status, with 127 where it cannot be started."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Sent to the group of whoever asked for it: that process decides. No SIG_IGN, which the command would inherit.
+        signal.signal(number, lambda *_: None)
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as wrong:

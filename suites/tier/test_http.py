@@ -98,7 +98,7 @@ def test_stream_refused(tier_http: HttpStage) -> None:
     """A bad request for a stream is refused by its status, before any event."""
     bad: dict[str, Any] = {"an empty prompt": {"prompt": ""}, "0 new tokens": {"max_tokens": 0}, "an unknown model": {"model": "no-such"}}
     if tier_http.stage.offers(TierCap.TOKEN_IDS):
-        bad["a token id outside the vocabulary"] = {"prompt": [1, tier_http.stage.engine.vocabulary]}
+        bad["a token id outside the vocabulary"] = {"prompt": [1, HUGE[0]]}
     for what, fields in bad.items():
         tier_http.refused(tier_http.body("amber", stream=True) | fields, f"a stream for {what}")
 
@@ -108,10 +108,9 @@ def test_stream_refused(tier_http: HttpStage) -> None:
 @requires(TierCap.TOKEN_IDS)
 def test_refused_whole(tier_http: HttpStage) -> None:
     """A request with several prompts of which the last is bad is refused, and nothing goes on for the others."""
-    good, vocabulary = list(tier_http.stage.prompt(pages=1)), tier_http.stage.engine.vocabulary
-    idle = tier_http.held()
+    good, idle = list(tier_http.stage.prompt(pages=1)), tier_http.held()
 
-    tier_http.refused(tier_http.body([good, [vocabulary]], max_tokens=tier_http.longest), "two prompts, the second bad")
+    tier_http.refused(tier_http.body([good, [1, HUGE[0]]], max_tokens=tier_http.longest), "two prompts, the second bad")
 
     tier_http.judge.equal(tier_http.becomes(idle.__eq__), idle, "what is held after the refusal", source="before it")
 

@@ -60,7 +60,7 @@ class ReferenceOverHttp:
     @staticmethod
     def build(config: EngineConfig, clock: Clock) -> OpenAIServer:
         """RuntimeError or TimeoutError, with the server's log, where it does not start. Faults planted here are planted there."""
-        given = ",".join(f"{name}={value}" for name, value in config.options.items() if name not in ("deadline",))
+        given = ",".join(f"{name}={value}" for name, value in config.options.items() if name != "deadline")
         key = secrets.token_hex(8)
         arguments = [
             "serve",
