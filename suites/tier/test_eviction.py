@@ -3,9 +3,12 @@
 A policy is stated in steps, so these claims are for engines that are stepped.
 """
 
+from random import Random
+
 from fixtures.tier_scene import MakeScene
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
+from harness.tier.bounds import best_cached
 from harness.tier.protocol import Outcome, Stage, Tier
 from markers import register_ci, register_cuda_ci
 
@@ -239,6 +242,32 @@ def test_host_smaller(tier_scene: MakeScene) -> None:
         scene.right(got, scene.text(number), f"prompt {number}")
         reused += got.tiers.host if got.tiers else 0
     scene.judge.taken(reused, "tokens that came from the host")
+    scene.settled()
+
+
+@claim("tier.eviction.thrashing", source="protocol: Policy; Belady 1966: what no policy can exceed with these places")
+@requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
+@requires(TierCap.SIZES)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.LAB)
+def test_thrashing(tier_scene: MakeScene) -> None:
+    """With both tiers too small for what is asked at random, each prompt reuses just what the policy leaves, and is answered right."""
+    per_chunk = tier_scene.shape.chunk // tier_scene.shape.page
+    scene = tier_scene(blocks=tier_scene.room(3), host_blocks=4 * per_chunk)
+    draw = Random(scene.judge.seed)
+    asked = [scene.text(draw.choice([1, 1, 2, 2, 3, 4]), chunks=draw.choice([1, 2, 3])) for _ in range(40)]
+    reused = 0
+    for number, request in enumerate(asked):
+        got = scene.ask(request)
+        scene.agrees(got, f"asking {number}")
+        scene.right(got, request, f"asking {number}")
+        reused += got.cached_tokens or 0
+    places = (scene.declared.device_pages + scene.declared.host_pages) // len(scene.declared.groups) * scene.page
+    best = best_cached([request.prompt for request in asked], chunk=scene.chunk, kept=places)
+    scene.judge.figure("hit ratio", reused / sum(len(request.prompt) for request in asked), "of all prompt tokens")
+    scene.judge.figure("of the best possible", reused / best, "ratio", 1.0)
+    scene.judge.demand(0 < reused <= best, got=f"{reused} tokens reused", expected=f"some, and at most {best}: what no policy exceeds")
     scene.settled()
 
 
