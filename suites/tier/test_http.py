@@ -108,7 +108,7 @@ def test_stream_refused(tier_http: HttpStage) -> None:
 @requires(TierCap.TOKEN_IDS)
 def test_refused_whole(tier_http: HttpStage) -> None:
     """A request with several prompts of which the last is bad is refused, and nothing goes on for the others."""
-    good, idle = list(tier_http.stage.prompt(pages=1)), tier_http.held()
+    good, idle = [1], tier_http.held()
 
     tier_http.refused(tier_http.body([good, [1, HUGE[0]]], max_tokens=tier_http.longest), "two prompts, the second bad")
 
@@ -188,7 +188,7 @@ def test_stream_same(tier_http: HttpStage) -> None:
     stream = tier_http.stream(body | {"stream_options": {"include_usage": True}})
 
     tier_http.judge.equal(stream.text, whole["choices"][0]["text"], "text of the stream", source="the whole answer")
-    tier_http.judge.equal(stream.events[-1]["usage"], whole["usage"], "usage of the stream", source="the whole answer")
+    tier_http.judge.equal(_said(stream.events[-1]["usage"]), _said(whole["usage"]), "usage of the stream", source="the whole answer")
     if ids:
         tier_http.judge.equal(stream.token_ids, whole["choices"][0]["token_ids"], "ids of the stream", source="the whole answer")
 
@@ -236,7 +236,7 @@ def test_prompts(tier_http: HttpStage) -> None:
 def test_leaves_stream(tier_http: HttpStage) -> None:
     """A client that leaves in the middle of a stream frees all that its request held."""
     idle = tier_http.held()
-    with tier_http.streaming(tier_http.body(tier_http.stage.prompt(pages=2), max_tokens=tier_http.longest)) as response:
+    with tier_http.streaming(tier_http.body("amber", max_tokens=tier_http.longest)) as response:
         lines = response.iter_lines()  # kept: a stream is closed with its iterator
         next(lines)
         tier_http.judge.taken(int(tier_http.becomes(idle.__ne__) != idle), "a request that holds something while it is streamed")
@@ -249,7 +249,7 @@ def test_leaves_stream(tier_http: HttpStage) -> None:
 @requires(TierCap.ABORT)
 def test_leaves_whole(tier_http: HttpStage) -> None:
     """A client that leaves before its whole answer came frees all that its request held."""
-    idle, body = tier_http.held(), tier_http.body(tier_http.stage.prompt(pages=2), max_tokens=tier_http.longest)
+    idle, body = tier_http.held(), tier_http.body("amber", max_tokens=tier_http.longest)
 
     seen = asyncio.run(_leave(tier_http, body, idle))
 
@@ -275,6 +275,12 @@ def test_connections(tier_http: HttpStage) -> None:
         if tier_http.stage.offers(TierCap.EXACT_RESTORE):
             text = expected["choices"][0]["text"]
             tier_http.judge.equal(response.json()["choices"][0]["text"], text, f"text of {what}", source="alone")
+
+
+def _said(usage: dict[str, Any]) -> dict[str, Any]:
+    """What it says: a field that is null may as well be left out."""
+    told = {name: _said(value) if isinstance(value, dict) else value for name, value in usage.items()}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _ignoring(tier_http: HttpStage) -> Any:

@@ -17,6 +17,9 @@ CONNECT = 10.0
 """Seconds for a connection."""
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 class Exchange:
     """One streamed completion. Its fields are written by the loop's thread, under the line's lock, and read by the engine's.
 
@@ -57,10 +60,10 @@ class Line:
         self._client = httpx.AsyncClient(base_url=url, headers=dict(headers), limits=limits, timeout=timeout, trust_env=False)
 
     def start(self, body: Mapping[str, Any]) -> Exchange:
-        """Send it; what becomes of it is in the exchange. RuntimeError once this is closed."""
+        """Send it; what becomes of it is in the exchange. TypeError for what JSON cannot carry, RuntimeError once this is closed."""
         self._check_open()
-        exchange = Exchange()
-        exchange.task = asyncio.run_coroutine_threadsafe(self._run(exchange, dict(body)), self._loop)
+        exchange, content = Exchange(), json.dumps(body).encode()
+        exchange.task = asyncio.run_coroutine_threadsafe(self._run(exchange, content), self._loop)
         return exchange
 
     def accepted(self, exchange: Exchange, timeout: float) -> None:
@@ -97,7 +100,7 @@ class Line:
 
     def _check_open(self) -> None:
         if self._loop.is_closed():
-            raise RuntimeError("the connections to the server are closed")
+            raise RuntimeError("the engine is closed")
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SILENCE + CONNECT)
@@ -109,9 +112,9 @@ class Line:
         await asyncio.gather(*others, return_exceptions=True)
         await self._client.aclose()
 
-    async def _run(self, exchange: Exchange, body: dict[str, Any]) -> None:
+    async def _run(self, exchange: Exchange, content: bytes) -> None:
         try:
-            async with self._client.stream("POST", "/v1/completions", json=body) as answer:
+            async with self._client.stream("POST", "/v1/completions", content=content, headers=JSON) as answer:
                 if answer.status_code != httpx.codes.OK:
                     self._refused(exchange, answer.status_code, await answer.aread())
                     return

@@ -254,15 +254,20 @@ class OpenAIServer:
             self._line.news(PAUSE)
 
     def usage(self) -> Mapping[str, int]:
-        """Requests that are not taken, and what the server holds; of an idle one, once it has had time to let go."""
-        until = time.monotonic() + SETTLE
-        if self.known is OURS and not self._running():
+        """Requests that are not taken; and, once there are none, what the server holds after it has had time to let go.
+
+        While it works for some, that changes from one moment to the next.
+        """
+        if self._closed:
+            raise RuntimeError("the engine is closed")
+        if self._open:
+            return {"requests": len(self._open)}
+        if self.known is OURS:
             self.quiesce(SETTLE)
-        held = self.held()
-        while not self._running() and any(held.values()) and time.monotonic() < until:
+        until = time.monotonic() + SETTLE
+        while any((held := self.held()).values()) and time.monotonic() < until:
             self._line.news(PAUSE)
-            held = self.held()
-        return {"requests": len(self._open), **{f"server {name}": number for name, number in held.items()}}
+        return {"requests": 0, **{f"server {name}": number for name, number in held.items()}}
 
     def held(self) -> dict[str, int]:
         """As `HttpServer.held`."""
