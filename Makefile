@@ -5,7 +5,7 @@ VENV ?= .venv
 NAME ?=
 ENGINE ?= $(shell printf '%s' '$(NAME)' | sed 's/-[0-9.]*$$//')
 # Engines of an environment that are not called after it.
-ALSO_vllm-omni := duplex/personaplex tier/vllm
+ALSO_vllm-omni := duplex/personaplex
 EMBEDDED ?= */reference tier/reference-http connector/memory connector/shm connector/tcp
 # Of tests/. Starting workers that each import torch takes longer than the tests do.
 WORKERS ?= 0

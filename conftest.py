@@ -11,7 +11,7 @@ pytest_plugins = [
     "fixtures.duplex",
     "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",
-    "fixtures.tier",
+    "fixtures.tier_engines",
     "fixtures.tier_http",
     "fixtures.tier_rounds",
     "fixtures.tier_scene",

@@ -13,7 +13,8 @@ from pathlib import Path
 
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 
-from vllm import LLM, SamplingParams, TokensPrompt
+from vllm import LLM, LLMEngine, SamplingParams, TokensPrompt
+from vllm.exceptions import VLLMValidationError
 
 VOCABULARY = 64
 CONFIG = {
@@ -41,6 +42,17 @@ TOKENIZER = {
 }
 
 
+def is_taken(engine: LLMEngine, token: int) -> bool:
+    """Whether a prompt with that id is queued."""
+    try:
+        engine.add_request(f"id {token}", TokensPrompt(prompt_token_ids=[1, token]), SamplingParams(max_tokens=1))
+    except (VLLMValidationError, ValueError) as refused:
+        print(f"id {token} of a vocabulary of {VOCABULARY}: {refused}")
+        return False
+    print(f"id {token} of a vocabulary of {VOCABULARY}: taken")
+    return True
+
+
 def shows() -> bool:
     """Print what is seen; True while it is wrong."""
     with tempfile.TemporaryDirectory() as name:
@@ -49,18 +61,11 @@ def shows() -> bool:
         (directory / "tokenizer.json").write_text(json.dumps(TOKENIZER))
         (directory / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
         llm = LLM(model=name, load_format="dummy", enforce_eager=True, max_model_len=256, num_gpu_blocks_override=64, block_size=16)
-    engine, taken = llm.llm_engine, []
-    for token in (VOCABULARY + 1, VOCABULARY):
-        try:
-            engine.add_request(f"id {token}", TokensPrompt(prompt_token_ids=[1, token]), SamplingParams(max_tokens=1))
-        except Exception as refused:
-            print(f"id {token} of a vocabulary of {VOCABULARY}: {refused}")
-        else:
-            taken.append(token)
-            print(f"id {token} of a vocabulary of {VOCABULARY}: taken")
+    engine = llm.llm_engine
+    taken = [token for token in (VOCABULARY + 1, VOCABULARY) if is_taken(engine, token)]
     try:
         engine.step()
-    except Exception as broken:
+    except (IndexError, RuntimeError) as broken:
         print(f"the step that computes it: {type(broken).__name__}: {broken}")
     return taken == [VOCABULARY]
 

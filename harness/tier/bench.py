@@ -1,4 +1,4 @@
-"""What `assay bench tier` measures: first tokens cold, device-warm and host-warm, tokens a second, copies between the tiers, and hit ratios.
+"""What `assay bench tier` measures: first tokens cold, device-warm and host-warm, tokens a second, copies between tiers, hit ratios.
 
 A request for one token is timed from `submit` to its result, on an idle engine: cold, again while the device keeps its pages, and again
 after the device let go of them. The hit ratio is that of a second round over prompts that together take so many times the device pool.
@@ -24,7 +24,7 @@ from harness.core.doctor.rates import synchronize
 from harness.core.registry import Selection
 from harness.core.spec import Profile
 from harness.core.verdict import ClaimBroken, Unavailable
-from harness.tier.bench_copies import Copies, measured
+from harness.tier.bench_copies import Copies, measured, token_bytes
 from harness.tier.driver import generate
 from harness.tier.protocol import Completion, Outcome, PrefixCacheServer, Request
 from harness.tier.workload import WORDS, Workload
@@ -153,12 +153,14 @@ def _speed(selection: Selection, engine: PrefixCacheServer, workload: Workload, 
             took, completion = timed(workload.prompt(number))
             back.append(_warm(took, completion, "host-warm"))
             hit.append(completion.cached_tokens or 0)
+    # Once more, so that both find the same on the device.
+    timed(workload.prompt(0))
     first = timed(workload.prompt(0))[0]
     decoding = timed(workload.prompt(0), NEW_TOKENS)[0] - first
     length, cold_ms, warm_ms = int(statistics.median(tokens)), statistics.median(cold), statistics.median(warm)
     back_ms = statistics.median(back) if back else None
     host_tokens = int(statistics.median(hit)) if hit else None
-    bytes_ = getattr(engine, "token_bytes", None)
+    bytes_ = token_bytes(engine)
     engine.quiesce(DEADLINE)
     return Speed(
         engine=selection.label,
@@ -209,7 +211,7 @@ def _hits(selection: Selection, engine: PrefixCacheServer, host: bool, load: flo
 
 
 def prompt(name: str, length: int, vocabulary: int | None) -> Any:
-    """`length` drawn token ids, or as many words for an engine that takes texts only; names that differ give prompts that differ at once."""
+    """`length` drawn token ids, or as many words for an engine that takes texts only; other names give prompts that differ at once."""
     draw = Random(name)
     if vocabulary is None:
         return f"{name} " + " ".join(f"{draw.choice(WORDS)}" for _ in range(length // 2))

@@ -29,12 +29,25 @@ class Copies:
     load_back: float
 
 
+def token_bytes(engine: PrefixCacheServer) -> int | None:
+    """Of one token's keys and values in all layers; None where the engine does not say."""
+    executor = executor_of(engine)
+    if executor is None:
+        return getattr(engine, "token_bytes", None)
+    return engine.footprint * executor.pools[Tier.DEVICE].page_bytes // executor.page
+
+
+def executor_of(engine: PrefixCacheServer) -> Any:
+    """What carries out the copies, where the engine or its lab shows it."""
+    return getattr(engine, "executor", None) or getattr(engine.lab, "executor", None)
+
+
 def measured(engine: PrefixCacheServer, device: torch.device, clock: Clock) -> Copies | None:
-    """The copies of the executor that the engine, or its lab, shows; None for another engine, or without a host tier.
+    """None for an engine that shows no executor, or has no host tier.
 
     All that is kept is forgotten first: the pages that are copied over are free.
     """
-    executor: Any = getattr(engine, "executor", None) or getattr(engine.lab, "executor", None)
+    executor = executor_of(engine)
     if executor is None or not engine.host_capacity:
         return None
     engine.flush()

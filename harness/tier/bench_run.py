@@ -27,7 +27,7 @@ from harness.tier.workload import Workload
 
 ENGINES = ("tier/*",)
 """What is measured unless --engine says otherwise."""
-LOADS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+LOADS = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
 """Working sets of the sweep, over the capacity of the device pool."""
 GIB = 1 << 30
 
@@ -75,19 +75,21 @@ def run(
         raise RegistryError("--device cuda: CUDA finds no card here")
     where = torch.device(device)
     report = Report(device, pinned(where))
-    present = []
-    for selection in picked:
-        try:
-            profile_for(selection, where)
-        except Unavailable as reason:
-            report.missing[selection.label] = str(reason)
-        else:
-            present.append(selection)
+    present = [selection for selection in picked if _is_here(report, selection, where)]
     with _bar(len(present) * (1 + 2 * len(loads))) as advance:
         for selection in present:
             report.versions[selection.label] = selection.spec.version or ""
             _measure(report, selection, workload or Workload(), where, loads, advance)
     return report
+
+
+def _is_here(report: Report, selection: Selection, device: torch.device) -> bool:
+    try:
+        profile_for(selection, device)
+    except Unavailable as reason:
+        report.missing[selection.label] = str(reason)
+        return False
+    return True
 
 
 def _measure(

@@ -50,9 +50,9 @@ SIZES: dict[tuple[str, str], dict[str, Any]] = {
     ("llama", "tiny"): _LLAMA_TINY,
     ("llama", "8b"): _LLAMA_8B,
     ("gptoss", "tiny"): _GPTOSS_TINY,
-    ("gptoss", "20b"): {},
+    ("gptoss", "20b"): {"num_hidden_layers": 24, "num_local_experts": 32},
 }
-"""Model and size to what differs from the configuration's defaults; those of GptOss are gpt-oss-20b's own."""
+"""Model and size to what differs from the configuration's defaults; GptOss's are gpt-oss-120b's."""
 
 
 def build(directory: Path, model: str, size: str, seed: int = SEED) -> None:

@@ -41,6 +41,10 @@ class Asked:
     launched: bool = False
     shared: list[int] = field(default_factory=list)
     """Keys of the kept pages that it holds."""
+    loads: list[Copy] = field(default_factory=list)
+    """What it waits for: copies that it began, and those whose pages it hit while they were on their way."""
+    confirmed: bool = False
+    """A step of it was taken in: what it reused stands."""
 
     @property
     def own(self) -> int:
@@ -55,6 +59,7 @@ class Copy:
     keys: tuple[int, ...]
     due: int
     load_of: Asked | None = None
+    failed: bool = False
 
 
 class Oracle:
@@ -63,6 +68,7 @@ class Oracle:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.lags = {"store": 0, "load": 0}
+        self._failing: set[str] = set()
         self.device: dict[int, Kept] = {}
         self.host: dict[int, Kept] = {}
         self.queue: list[Asked] = []
@@ -87,8 +93,14 @@ class Oracle:
     def pump(self) -> None:
         """One step."""
         taken = [asked for asked in self.running if asked.launched]
+        undone = [asked for asked in taken if any(copy.failed for copy in asked.loads)]
         for asked in taken:
-            self._take_in(asked)
+            if asked not in undone:
+                self._take_in(asked)
+        for asked in reversed(undone):
+            if not asked.confirmed:
+                self._hits.pop(asked.handle)
+            self._begin_again(asked)
         self._land(copy for copy in self._copies if copy.due <= self._clock or copy.load_of in taken)
         while self.queue and len(self.running) < self.policy.max_running and self._admits(self.queue[0]):
             self.running.append(self.queue.pop(0))
@@ -106,19 +118,20 @@ class Oracle:
 
     def retract(self, handle: int) -> None:
         """A running request waits before all others, and begins again. Its hits stay those of its first admission."""
-        asked = next(asked for asked in self.running if asked.handle == handle)
-        self._end(asked)
-        asked.computed, asked.given, asked.launched = 0, 0, False
-        self.queue.insert(0, asked)
+        self._begin_again(next(asked for asked in self.running if asked.handle == handle))
+
+    def fail_next(self, op: str) -> None:
+        """The next `store` or `load` copies nothing, and is over by the step after."""
+        self._failing.add(op)
 
     def quiesce(self) -> None:
         """Every write to the host has landed."""
-        self._land(copy for copy in self._copies if copy.load_of is None or copy.due <= self._clock)
+        self._land(copy for copy in self._copies if copy.load_of is None or (copy.due <= self._clock and not copy.failed))
 
     def advance(self, ticks: int) -> None:
         """So many steps' time passes for copies under way."""
         self._clock += ticks
-        self._land(copy for copy in self._copies if copy.due <= self._clock)
+        self._land(copy for copy in self._copies if copy.due <= self._clock and not (copy.load_of and copy.failed))
 
     def drop_device(self) -> None:
         """What no request uses, nor a copy under way, goes from the device."""
@@ -180,12 +193,14 @@ class Oracle:
             self.device.setdefault(key, Kept(now, depth)).holders += 1
         self._use(hit, now)
         asked.shared, asked.computed = list(hit), tokens
+        asked.loads = [copy for copy in self._copies if copy.load_of and not set(copy.keys).isdisjoint(hit)]
         self._begin([key for key in hit if key not in on_device], "load", asked)
         self._hits.setdefault(asked.handle, TierHits(len(on_device) * page, (len(hit) - len(on_device)) * page))
         return True
 
     def _take_in(self, asked: Asked) -> None:
         """What its last step computed: a chunk, or a token."""
+        asked.confirmed = True
         if asked.computed < asked.prompt_tokens:
             start, chunk = asked.computed, self.policy.chunk
             asked.computed = min(start + chunk, asked.prompt_tokens)
@@ -231,16 +246,29 @@ class Oracle:
             self.device[key].copies += 1
             # The place that a store fills was taken before.
             self.host[key].copies += op == "load"
-        self._copies.append(Copy(tuple(keys), self._clock + self.lags[op], load_of))
+        failed = op in self._failing
+        self._failing.discard(op)
+        copy = Copy(tuple(keys), self._clock + (0 if failed else self.lags[op]), load_of, failed)
+        self._copies.append(copy)
+        if load_of is not None:
+            load_of.loads.append(copy)
 
     def _land(self, over: Iterable[Copy]) -> None:
-        """These copies are over."""
+        """These copies are over. What one that failed was to bring is not there, and what a load could not read is gone."""
         for copy in list(over):
             self._copies.remove(copy)
-            self._written.update(copy.keys)
             for key in copy.keys:
                 self.device[key].copies -= 1
                 self.host[key].copies -= 1
+            if not copy.failed:
+                self._written.update(copy.keys)
+                continue
+            for key in copy.keys:
+                del self.host[key]
+                self._written.discard(key)
+                if copy.load_of is not None:
+                    del self.device[key]
+                    self._spare += 1
 
     def _use(self, keys: Iterable[int], now: int) -> None:
         """Both copies of each page."""
@@ -248,6 +276,12 @@ class Oracle:
             for tier in (self.device, self.host):
                 if key in tier:
                     tier[key].used = now
+
+    def _begin_again(self, asked: Asked) -> None:
+        """It lets go of all that it holds, and waits before all others."""
+        self._end(asked)
+        asked.computed, asked.given, asked.launched, asked.loads = 0, 0, False, []
+        self.queue.insert(0, asked)
 
     def _end(self, asked: Asked) -> None:
         """It lets go of all that it holds."""

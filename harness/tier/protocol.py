@@ -126,10 +126,13 @@ class Policy:
     page used longest ago first, and of those used at one moment the one farthest from the start of its prompt. A page is used, on the
     device and on the host, when a request that hits it is admitted, when it is kept, and when a request that holds it ends or is
     retracted; each of these is a moment of its own, one for all pages of that request. Pages on the host go by the same rule, when a page
-    is written and no place is free. A page that finds no place on the host is not written; one that is there already stays as it is.
+    is written and no place is free. A page that finds no place on the host is not written; one that is there already stays as it is, and
+    is used. A copy under way keeps both its ends from going, whoever asks. Two requests of one prompt that run at once have pages of their
+    own: what the second computes is not kept, and uses nothing.
 
-    Failures. What a failed write-back was to store is not kept on the host. A failed load undoes the admission: its pages are kept in
-    neither tier any more, and the request is admitted anew, before all others, and reports what it hits then.
+    Failures. A copy that fails is over at once, whatever its lag. What a failed write-back was to store is not kept on the host. A failed
+    load undoes the admission: its pages are kept in neither tier any more, and the request is admitted anew, before all others, and
+    reports what it hits then.
     """
 
     page: int

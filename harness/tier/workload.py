@@ -52,7 +52,7 @@ class Workload:
     pressure_prompts: int = 200
     pressed_prompts: int = 24
     pressure_passes: int = 3
-    distinct_prompts: int = 96
+    distinct_prompts: int = 64
     requests: int = 1000
     connections: int = 200
     schedules: int = 10

@@ -27,6 +27,7 @@ def test_cold(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
 def test_bounds(tier_stage: TierStage, judge: Judge, workload: Workload) -> None:
     """No request reuses more than the whole pages before its last token, and its tiers add up to its total."""
     requests = [tier_stage.request(tier_stage.prompt(pages, extra, of=pages)) for pages in (1, workload.pages) for extra in (0, 1, 5)]
+    requests.append(tier_stage.request(tier_stage.prompt(chunks=1, extra=1)))
     again = [completion for _ in range(2) for completion in tier_stage.ask_all(requests)]
     for number, completion in enumerate(again):
         tier_stage.finished(completion)

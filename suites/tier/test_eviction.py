@@ -1,8 +1,14 @@
-"""What goes when a place is needed, what stays, and how much the tiers hold. Prompts are counted in chunks, and memory to the page."""
+"""What goes when a place is needed, what stays, and how much the tiers hold. Prompts are counted in chunks, and memory to the page.
+
+A policy is stated in steps, so these claims are for engines that are stepped.
+"""
+
+from random import Random
 
 from fixtures.tier_scene import MakeScene
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
+from harness.tier.bounds import best_cached
 from harness.tier.protocol import Outcome, Stage, Tier
 from markers import register_ci, register_cuda_ci
 
@@ -12,6 +18,7 @@ register_cuda_ci(est_time=60, suite="tier-h100")
 
 @claim("tier.eviction.least_recent", source="protocol: Policy, the page used longest ago goes first; a hit is a use")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_least_recent(tier_scene: MakeScene) -> None:
@@ -32,6 +39,7 @@ def test_least_recent(tier_scene: MakeScene) -> None:
     source="protocol: Policy, of one time the farthest from the start goes; LMCache#4867, llm-d-inference-sim#704",
 )
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_tail_first(tier_scene: MakeScene) -> None:
@@ -47,6 +55,7 @@ def test_tail_first(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_tail_first", source="LMCache#1116, #1154: the outer tier is full, and the heads of all prompts are gone")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
@@ -64,6 +73,7 @@ def test_host_tail_first(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.running_pinned", source="protocol: Policy, what a request uses does not go; sglang#36738")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.LAB)
@@ -89,6 +99,7 @@ def test_running_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.hits_pinned", source="LMCache#4133: what the lookup promised is let go before it is used")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.LAB)
 def test_hits_pinned(tier_scene: MakeScene) -> None:
@@ -105,6 +116,7 @@ def test_hits_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.source_pinned", source="vllm#46278: a page is let go while it is being copied; tokenspeed#293 (review)")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.LAB)
@@ -134,6 +146,7 @@ def test_source_pinned(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.exact_fit", source="arithmetic: pages of the working set, and those that a request needs beside them; vllm#56871")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_exact_fit(tier_scene: MakeScene) -> None:
@@ -159,6 +172,7 @@ def test_exact_fit(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.page_short", source="protocol: Policy, a request holds pages for all its positions but the last new token's")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TOKEN_IDS)
 def test_page_short(tier_scene: MakeScene) -> None:
@@ -176,6 +190,7 @@ def test_page_short(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_capacity", source="vllm#56871: capacity is divided by the number of groups")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
@@ -195,6 +210,7 @@ def test_host_capacity(tier_scene: MakeScene) -> None:
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.DROP_DEVICE)
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.LAB)
 def test_host_has_heads(tier_scene: MakeScene) -> None:
     """All whole chunks of a prompt are on the host once it is settled, the first page as the last, and come back from there."""
@@ -209,6 +225,7 @@ def test_host_has_heads(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.host_smaller", source="protocol: Policy; a host tier that holds less than the working set")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.HOST_TIER)
 @requires(TierCap.LAB)
@@ -228,8 +245,35 @@ def test_host_smaller(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
+@claim("tier.eviction.thrashing", source="protocol: Policy; Belady 1966: what no policy can exceed with these places")
+@requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
+@requires(TierCap.SIZES)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.LAB)
+def test_thrashing(tier_scene: MakeScene) -> None:
+    """With both tiers too small for what is asked at random, each prompt reuses just what the policy leaves, and is answered right."""
+    per_chunk = tier_scene.shape.chunk // tier_scene.shape.page
+    scene = tier_scene(blocks=tier_scene.room(3), host_blocks=4 * per_chunk)
+    draw = Random(scene.judge.seed)
+    asked = [scene.text(draw.choice([1, 1, 2, 2, 3, 4]), chunks=draw.choice([1, 2, 3])) for _ in range(40)]
+    reused = 0
+    for number, request in enumerate(asked):
+        got = scene.ask(request)
+        scene.agrees(got, f"asking {number}")
+        scene.right(got, request, f"asking {number}")
+        reused += got.cached_tokens or 0
+    places = (scene.declared.device_pages + scene.declared.host_pages) // len(scene.declared.groups) * scene.page
+    best = best_cached([request.prompt for request in asked], chunk=scene.chunk, kept=places)
+    scene.judge.figure("hit ratio", reused / sum(len(request.prompt) for request in asked), "of all prompt tokens")
+    scene.judge.figure("of the best possible", reused / best, "ratio", 1.0)
+    scene.judge.demand(0 < reused <= best, got=f"{reused} tokens reused", expected=f"some, and at most {best}: what no policy exceeds")
+    scene.settled()
+
+
 @claim("tier.eviction.partial", source="vllm#42656: partial blocks age like cache entries and push out useful ones")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.TIER_HITS)
 def test_partial(tier_scene: MakeScene) -> None:
@@ -244,6 +288,7 @@ def test_partial(tier_scene: MakeScene) -> None:
 
 @claim("tier.eviction.ended_in_use", source="protocol: Policy, a page is used when a request that holds it ends")
 @requires(TierCap.POLICY)
+@requires(TierCap.STEPPED)
 @requires(TierCap.SIZES)
 @requires(TierCap.BATCH)
 @requires(TierCap.TIER_HITS)

@@ -192,18 +192,18 @@ def test_after_close(tier_build: MakeTierStage) -> None:
 
 
 def _check_refused(stage: TierStage, requests: Mapping[str, Request]) -> None:
-    """Each is refused while another waits, which is served as it is alone; nothing is queued for it."""
+    """Each is refused, while another waits on an engine that lets one wait, and nothing is queued for it; that one is served as alone."""
     __tracebackhide__ = True
     engine, judge = stage.engine, stage.judge
     served = _short(stage, 1)
     alone = stage.ask(served)
-    handle = stage.submit(served)
+    handle = stage.submit(served) if stage.stepped else None
     before = dict(engine.usage())
     for what, request in requests.items():
         judge.stimulus = what
         judge.refused(lambda request=request: engine.submit(request), what, MALFORMED)
         judge.equal(dict(engine.usage()), before, f"usage after {what}", source="before it")
-    after = _end(stage, handle)
+    after = stage.ask(served) if handle is None else _end(stage, handle)
     judge.equal((after.outcome, after.text), (Outcome.FINISHED, alone.text), "what the next request comes to", source="the same before")
 
 

@@ -82,7 +82,7 @@ def test_results(tier_scene: MakeScene) -> None:
     scene.settled()
 
 
-_FITS = 3
+_FITS = 2
 """Prompts of two chunks for which both tiers have just room."""
 
 

@@ -3,7 +3,7 @@
 from fixtures.tier_scene import MakeScene
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
-from harness.tier.protocol import Stage
+from harness.tier.protocol import Stage, Tier
 from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=2, suite="tier-cpu")
@@ -34,6 +34,7 @@ def test_twins(tier_scene: MakeScene) -> None:
 @requires(TierCap.BATCH)
 @requires(TierCap.POLICY)
 @requires(TierCap.SIZES)
+@requires(TierCap.STEPPED)
 @requires(TierCap.TIER_HITS)
 def test_one_copy(tier_scene: MakeScene) -> None:
     """Of one prompt asked twice at once only one copy is kept: a working set that just fits with it is warm."""
@@ -44,6 +45,37 @@ def test_one_copy(tier_scene: MakeScene) -> None:
     scene.ask_all(others)
     for request, got in zip([twin, *others], scene.ask_all([twin, *others]), strict=True):
         scene.hits(got, scene.kept(request), 0, "a prompt of the working set")
+
+
+@claim(
+    "tier.life.end_without_start",
+    source="protocol: Policy, each page of a run is on the device or on the host; tokenspeed#767 (places lost)",
+)
+@requires(TierCap.BATCH)
+@requires(TierCap.ABORT)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.POLICY)
+@requires(TierCap.SIZES)
+@requires(TierCap.LAB)
+def test_end_without_start(tier_scene: MakeScene) -> None:
+    """A prompt whose end the device keeps, and whose start only the host has, hits both, and no page is lost over it."""
+    scene = tier_scene(blocks=2 * tier_scene.room(2, new=8), max_running=3)
+    prompt, pushes = scene.text(1, new=8), scene.text(2, new=8)
+    goes, stays = scene.submit(prompt), scene.submit(prompt)
+    # The first chunk is kept as the first twin's, who leaves; the second chunk as the other's, who goes on with a first one of its own.
+    scene.pump(2)
+    scene.abort(goes)
+    scene.pump()
+    third = scene.submit(pushes)
+    scene.finish([goes, stays, third])
+    per_chunk = scene.per_chunk
+    kept = [page is not None for page in scene.pages(Tier.DEVICE, prompt)]
+    scene.judge.equal(kept, [False] * per_chunk + [True] * per_chunk, "pages of the prompt that the device keeps", source="the policy")
+
+    got = scene.ask(prompt)
+    scene.hits(got, scene.chunk, scene.chunk, "the prompt")
+    scene.right(got, prompt, "the prompt")
+    scene.settled()
 
 
 @claim("tier.life.branches", source="tenstorrent/tt-xla#4190: what follows a hit is written over the shared prefix")

@@ -107,8 +107,8 @@ def test_test_runs_tests_then_embedded_engines_then_proof(checkout):
 @pytest.mark.parametrize(
     ("name", "picked"),
     [
-        ("vllm-omni", "*/vllm-omni* --engine duplex/personaplex --engine tier/vllm"),
-        ("vllm-omni-0.30", "*/vllm-omni* --engine duplex/personaplex --engine tier/vllm"),
+        ("vllm-omni", "*/vllm-omni* --engine duplex/personaplex"),
+        ("vllm-omni-0.30", "*/vllm-omni* --engine duplex/personaplex"),
         ("moshi-0.2.13", "*/moshi*"),
         ("sglang2", "*/sglang2*"),
     ],

@@ -420,3 +420,62 @@ def test_flush_forgets_both_tiers():
     model.flush()
     assert kept(model, "abcd.") == kept(model, "abcd.", Tier.HOST) == ()
     assert ask(model, "abcd.") == (0, 0)
+
+
+def test_a_failed_write_is_not_kept():
+    for fails, on_host in ((True, (2, 3)), (False, (0, 1, 2, 3))):
+        model = oracle()
+        if fails:
+            model.fail_next("store")
+        ask(model, "abcd.")
+        assert kept(model, "abcd.", Tier.HOST) == on_host
+        assert kept(model, "abcd.") == (0, 1, 2, 3)
+
+
+def test_a_failed_load_undoes_the_admission():
+    """Its pages are kept in neither tier any more; the request comes before all others, and reports what it hits then."""
+    for fails, hit in ((True, (2, 0)), (False, (2, 2))):
+        model = oracle(running=1)
+        ask(model, "abcd.")
+        model.drop_device()
+        ask(model, "ab.")
+        if fails:
+            model.fail_next("load")
+        model.submit(1, prompt("abcd."), 1)
+        model.submit(2, prompt("xy."), 1)
+        model.pump()
+        assert pages(model, 1) == (2, 2)
+        model.pump()
+        assert pages(model, 1) == hit
+        while not model.done(1):
+            assert pages(model, 2) is None
+            model.pump()
+
+
+def test_a_failed_load_undoes_those_that_share_it():
+    for fails, hit in ((True, (0, 0)), (False, (4, 0))):
+        model = oracle()
+        ask(model, "abcd.")
+        model.drop_device()
+        if fails:
+            model.fail_next("load")
+        for handle in (1, 2):
+            model.submit(handle, prompt("abcd."), 2)
+        model.pump()
+        assert [pages(model, handle) for handle in (1, 2)] == [(0, 4), (4, 0)]
+        model.pump()
+        assert pages(model, 2) == hit
+        while not (model.done(1) and model.done(2)):
+            model.pump()
+        assert ask(model, "abcd.") == (4, 0)
+
+
+def test_time_passes_for_copies():
+    for ticks, on_host in ((4, (0, 1)), (1, ())):
+        model = oracle()
+        model.lags["store"] = 5
+        model.submit(1, prompt("ab."), 9)
+        model.pump()
+        model.pump()
+        model.advance(ticks)
+        assert kept(model, "ab.", Tier.HOST) == on_host

@@ -12,7 +12,7 @@ import torch
 from harness.core.bits import pattern
 from harness.core.doctor.probes import Probe, probes
 
-QUICK = (4,)
+QUICK = (4, 32)
 """Batch sizes of the quick examination."""
 
 

@@ -60,7 +60,7 @@ class Line:
         self._client = httpx.AsyncClient(base_url=url, headers=dict(headers), limits=limits, timeout=timeout, trust_env=False)
 
     def start(self, body: Mapping[str, Any]) -> Exchange:
-        """Send it; what becomes of it is in the exchange. TypeError for what JSON cannot carry."""
+        """Send it; what becomes of it is in the exchange. TypeError for what JSON cannot carry, RuntimeError once this is closed."""
         self._check_open()
         exchange, content = Exchange(), json.dumps(body).encode()
         exchange.task = asyncio.run_coroutine_threadsafe(self._run(exchange, content), self._loop)
@@ -85,7 +85,7 @@ class Line:
             self._news.wait_for(lambda: exchange.ended, CONNECT)
 
     def ask(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """A short request of another kind; httpx.HTTPError if it fails."""
+        """A short request of another kind; httpx.HTTPError if it fails, RuntimeError once this is closed."""
         self._check_open()
         return self._wait(self._client.request(method, path, **given))
 

@@ -141,6 +141,8 @@ class OpenAIServer:
     def _salted(self, request: Request) -> tuple[Any, str | list[int]]:
         """Salt and prompt, with the nonce in one of them: a server that cannot be flushed has what earlier runs asked still."""
         prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
+        if isinstance(request.salt, bytes):
+            raise ValueError(f"salt = {request.salt!r}: JSON has no bytes; write a text")
         if not self._nonce:
             return request.salt, prompt
         if self.known.salt and isinstance(request.salt, str | None):

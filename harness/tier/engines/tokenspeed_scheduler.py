@@ -17,7 +17,7 @@ from harness.core.spec import EngineConfig
 from harness.tier.engines.tokenspeed_carrier import Carrier, Launched, Prompted
 from harness.tier.engines.tokenspeed_options import ENGINE, Options
 from harness.tier.engines.tokenspeed_plan import HELD, NULL, Kind, Plan, Planner
-from harness.tier.protocol import Completion, Outcome, Policy, Request, Tier, TierHits
+from harness.tier.protocol import Completion, Outcome, Policy, Request, TierHits
 from harness.tier.reference.config import FULL, SLIDING, config_of
 from harness.tier.reference.executor import Executor
 from harness.tier.reference.network import Network
@@ -72,8 +72,6 @@ class TokenSpeedScheduler:
         self._news: list[Any] = []
         self._closed, self._last = False, 0
         self.vocabulary = sizes.vocabulary
-        device_pool = self.executor.pools[Tier.DEVICE]
-        self.token_bytes = self.footprint * device_pool.page_bytes // options.page
         # The sliding group lets go behind its window: a prompt takes pages for all its tokens once, and both groups have them.
         self.device_capacity: int | None = self.footprint * options.device_pages * options.page
         self.host_capacity: int | None = self.footprint * options.host_pages * options.page

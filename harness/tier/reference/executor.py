@@ -78,6 +78,13 @@ class Copy:
         """Whether all of it is copied, or none will be. Waits for nothing."""
         return all(piece.done() for pieces in self.pieces.values() for piece in pieces)
 
+    def finish(self) -> None:
+        """Wait for what has begun of it: on a card it runs beside the steps, and how far it has come is no matter of chance then."""
+        for pieces in self.pieces.values():
+            for piece in pieces:
+                if piece.started():
+                    piece.wait()
+
     def wait(self) -> None:
         """Return once it is done, whatever its lag."""
         for pieces in self.pieces.values():

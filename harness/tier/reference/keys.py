@@ -35,12 +35,16 @@ class Key:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Key):
+            return False
         mine: Key | None = self
-        theirs = other if isinstance(other, Key) else None
+        theirs: Key | None = other
         while mine is not theirs:
             if mine is None or theirs is None or not mine.same_page(theirs):
                 return False
             mine, theirs = mine.before, theirs.before
+        # Equal keys share what is before them: the comparison of the next page of a prompt ends here.
+        self.before = other.before
         return True
 
     def same_page(self, other: Key) -> bool:

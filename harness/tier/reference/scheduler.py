@@ -94,7 +94,9 @@ class Scheduler:
             self.retract(run)
 
     def settle(self) -> None:
-        """Take in the copies that are over."""
+        """Take in the copies that are over. Those without a lag are: what an engine declares leaves no room for a race."""
+        for copy in (*(writing.copy for writing in self.keeping.writing), *(copy for copy, _ in self.admission.loading)):
+            copy.finish()
         self.admission.settle()
         self.keeping.settle()
 

@@ -60,7 +60,7 @@ def first_page_not_written(original: Any, keeping: Any, new: list[Any], *told: A
     original(keeping, [kept for kept in new if kept.key.depth], *told)
 
 
-@wrong_input("tail-loaded-twice", "admission:Admission.match", "tier.leaks.requests")
+@wrong_input("tail-loaded-twice", "admission:Admission.match", "tier.life.end_without_start")
 def tail_loaded_twice(original: Any, admission: Any, keys: list[Any], prompt: int) -> Any:
     """Behind a page that only the host has, all others are loaded too, over those that the device keeps."""
     found = original(admission, keys, prompt)

@@ -13,7 +13,9 @@ def first_in_first_out(original: Any, index: Any, kept: Any, now: int) -> None:
     """A page's age is counted from when it was kept, whoever used it since."""
 
 
-@wrong_input("host-first-in-first-out", "kept:TierIndex.use", "tier.eviction.host_smaller", "tier.schedule.short")
+@wrong_input(
+    "host-first-in-first-out", "kept:TierIndex.use", "tier.eviction.host_smaller", "tier.eviction.thrashing", "tier.schedule.short"
+)
 def host_first_in_first_out(original: Any, index: Any, kept: Any, now: int) -> None:
     """On the host, a page's age is counted from when it was written."""
     if index.tier is Tier.DEVICE:
