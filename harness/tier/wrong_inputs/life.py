@@ -81,10 +81,10 @@ def retracted_goes_last(original: Any, scheduler: Any, run: Any) -> None:
     scheduler.waiting.rotate(-1)
 
 
-@wrong_input("tenth-retraction-lost", "scheduler:Scheduler.retract", "tier.schedule.long")
-def tenth_retraction_lost(original: Any, scheduler: Any, run: Any) -> None:
-    """The tenth request that a server retracts loses the last token that it had."""
+@wrong_input("second-retraction-garbles", "scheduler:Scheduler.retract", "tier.schedule.long")
+def second_retraction_garbles(original: Any, scheduler: Any, run: Any) -> None:
+    """A request that is retracted a second time has another last token than before."""
     original(scheduler, run)
-    scheduler.retractions = getattr(scheduler, "retractions", 0) + 1
-    if scheduler.retractions == 10 and run.tokens:
-        run.tokens[-1] += 1
+    run.retractions = getattr(run, "retractions", 0) + 1
+    if run.retractions == 2 and run.tokens:
+        run.tokens[-1] = 0
