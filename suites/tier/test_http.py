@@ -12,12 +12,10 @@ from markers import register_ci
 
 register_ci(est_time=5, suite="tier-cpu")
 
-API = "OpenAI API reference, completions"
-ERRORS = "OpenAI API reference, errors: an object with message, type, param and code"
 HUGE = (10**9, 10**30)
 
 
-@claim("tier.http.bad_json", source=ERRORS)
+@claim("tier.http.bad_json", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_bad_json(tier_http: HttpStage) -> None:
     """A body that is no JSON, or no object, is refused with an error in OpenAI's shape."""
@@ -25,21 +23,21 @@ def test_bad_json(tier_http: HttpStage) -> None:
         tier_http.refused(body, f"the body {body!r}")
 
 
-@claim("tier.http.model_unknown", source=ERRORS)
+@claim("tier.http.model_unknown", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_model_unknown(tier_http: HttpStage) -> None:
     """A model that is not served is refused, and the error names it."""
     tier_http.refused(tier_http.body("amber", model="no-such-model"), "an unknown model", names="no-such-model")
 
 
-@claim("tier.http.model_missing", source=f"{API}: model is required")
+@claim("tier.http.model_missing", source="OpenAI API reference, completions: model is required")
 @requires(TierCap.HTTP)
 def test_model_missing(tier_http: HttpStage) -> None:
     """A request that names no model is refused, and the error names the field."""
     tier_http.refused(tier_http.body("amber", model=...), "a request without a model", names="model")
 
 
-@claim("tier.http.prompt_empty", source=ERRORS)
+@claim("tier.http.prompt_empty", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_prompt_empty(tier_http: HttpStage) -> None:
     """A request without a prompt, or with an empty one, is refused, and the error names it."""
@@ -47,7 +45,7 @@ def test_prompt_empty(tier_http: HttpStage) -> None:
         tier_http.refused(tier_http.body(prompt), f"the prompt {prompt!r}", names="prompt")
 
 
-@claim("tier.http.prompt_long", source=ERRORS)
+@claim("tier.http.prompt_long", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_prompt_long(tier_http: HttpStage) -> None:
     """A prompt that is longer than the server takes is refused."""
@@ -56,7 +54,7 @@ def test_prompt_long(tier_http: HttpStage) -> None:
     tier_http.refused(tier_http.body("amber " * tokens), f"a prompt of {tokens} words")
 
 
-@claim("tier.http.types", source=ERRORS)
+@claim("tier.http.types", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_types(tier_http: HttpStage) -> None:
     """A field of the wrong type is refused, and the error names it."""
@@ -74,7 +72,7 @@ def test_types(tier_http: HttpStage) -> None:
             tier_http.refused(tier_http.body("amber") | {name: value}, f"{name} = {value!r}", names=name)
 
 
-@claim("tier.http.max_tokens", source=ERRORS)
+@claim("tier.http.max_tokens", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 def test_max_tokens(tier_http: HttpStage) -> None:
     """A number of new tokens that is 0, negative, or more than the server can give is refused."""
@@ -82,7 +80,7 @@ def test_max_tokens(tier_http: HttpStage) -> None:
         tier_http.refused(tier_http.body("amber", max_tokens=tokens), f"max_tokens = {tokens}")
 
 
-@claim("tier.http.ids_outside", source=ERRORS)
+@claim("tier.http.ids_outside", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 @requires(TierCap.TOKEN_IDS)
 def test_ids_outside(tier_http: HttpStage) -> None:
@@ -103,7 +101,7 @@ def test_stream_refused(tier_http: HttpStage) -> None:
         tier_http.refused(tier_http.body("amber", stream=True) | fields, f"a stream for {what}")
 
 
-@claim("tier.http.refused_whole", source=ERRORS)
+@claim("tier.http.refused_whole", source="OpenAI API reference, errors: an object with message, type, param and code")
 @requires(TierCap.HTTP)
 @requires(TierCap.TOKEN_IDS)
 def test_refused_whole(tier_http: HttpStage) -> None:
@@ -158,7 +156,7 @@ def test_models(tier_http: HttpStage) -> None:
         tier_http.answer(tier_http.body("amber", model=name))
 
 
-@claim("tier.http.usage", source=f"{API}: usage")
+@claim("tier.http.usage", source="OpenAI API reference, completions: usage")
 @requires(TierCap.HTTP)
 def test_usage(tier_http: HttpStage) -> None:
     """Usage adds up: the total is the prompt and the new tokens, as many as were asked for, and no more is cached than was asked."""
@@ -176,7 +174,7 @@ def test_usage(tier_http: HttpStage) -> None:
         tier_http.judge.equal(sum(details["tiers"].values()), details["cached_tokens"], "tokens over all tiers", source="cached_tokens")
 
 
-@claim("tier.http.stream_same", source=f"{API}: stream")
+@claim("tier.http.stream_same", source="OpenAI API reference, completions: stream")
 @requires(TierCap.HTTP)
 def test_stream_same(tier_http: HttpStage) -> None:
     """A stream gives the text, the ids where they are told, and the usage of the answer that comes whole."""
@@ -193,7 +191,7 @@ def test_stream_same(tier_http: HttpStage) -> None:
         tier_http.judge.equal(stream.token_ids, whole["choices"][0]["token_ids"], "ids of the stream", source="the whole answer")
 
 
-@claim("tier.http.stream_events", source=f"{API}: stream, stream_options")
+@claim("tier.http.stream_events", source="OpenAI API reference, completions: stream, stream_options")
 @requires(TierCap.HTTP)
 def test_stream_events(tier_http: HttpStage) -> None:
     """A stream is server-sent events up to [DONE]; usage comes last, with no choices, and only where it was asked for."""
@@ -211,7 +209,7 @@ def test_stream_events(tier_http: HttpStage) -> None:
             tier_http.judge.equal(stream.events[-1]["choices"], [], "choices beside the usage")
 
 
-@claim("tier.http.prompts", source=f"{API}: prompt")
+@claim("tier.http.prompts", source="OpenAI API reference, completions: prompt")
 @requires(TierCap.HTTP)
 def test_prompts(tier_http: HttpStage) -> None:
     """A list of prompts has a choice for each, in their order, and the usage of all together."""
