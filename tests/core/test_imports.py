@@ -44,7 +44,7 @@ def test_imports_point_one_way():
     modules = [path for folder in folders for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
 
-    assert {"duplex", "transfer"} <= set(KINDS)
+    assert {"duplex", "tier", "transfer"} <= set(KINDS)
     assert {Path(path).parts[1] for path in found} == {"core", *KINDS}
     assert [(path, name) for path, source in found.items() for name in wrong(path, source)] == []
 

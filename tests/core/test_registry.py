@@ -122,7 +122,7 @@ def test_an_entry_that_is_no_table():
 @pytest.mark.parametrize("name", ["x", "connector", "connector/", "/x", "engine/x", "Connector/x"])
 def test_a_name_has_a_kind(name):
     """kind/name, with a kind that has a vocabulary."""
-    with pytest.raises(RegistryError, match=f"engine '{name}': name it kind/name, with a kind of duplex, transfer, connector"):
+    with pytest.raises(RegistryError, match=f"engine '{name}': name it kind/name, with a kind of duplex, transfer, connector, tier"):
         parse_spec(name, ENTRY)
 
 
