@@ -1,6 +1,7 @@
 """Requests that can never be served are refused, and nothing is queued; the shortest and the oddest are served."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,6 +44,24 @@ def test_over_the_limit(tier_stage: TierStage) -> None:
     tier_stage.judge.taken(most or 0, "tokens of the longest prompt that the engine states")
 
     _check_refused(tier_stage, {f"{most + 1} tokens": Request(tier_stage.ids(extra=most + 1), max_new_tokens=1)})
+
+
+@claim(
+    "tier.input.media_counts", source="protocol: submit, ValueError for one over the whole pool; prompt_tokens counts those of the media"
+)
+@requires(TierCap.MEDIA)
+@requires(TierCap.SIZES)
+@requires(TierCap.POLICY)
+def test_media_counts(tier_scene: MakeScene) -> None:
+    """A prompt that fills the pool is served, and with an image before it refused, with nothing queued behind it."""
+    page, new = tier_scene.shape.page, 2
+    # Its positions, the last new token left out, end where a page does.
+    more = page - (new - 1)
+    scene = tier_scene(blocks=tier_scene.room(2, more=more, new=new), host="off")
+    fills = scene.text(1, more=more, new=new)
+    scene.judge.refused(lambda: scene.engine.submit(replace(fills, media=b"an image")), "a prompt and an image", (ValueError,))
+    scene.judge.equal(scene.ask(fills).outcome, Outcome.FINISHED, "outcome of the prompt alone")
+    scene.settled()
 
 
 @claim("tier.input.new_tokens", source="protocol: Request, max_new_tokens is at least 1; submit, ValueError for one over the whole pool")

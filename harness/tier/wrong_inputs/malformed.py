@@ -66,3 +66,9 @@ def close_frees_the_pools(original: Any, server: Any) -> None:
     """Requests that are not done when the server is closed stay with it."""
     server._closed = True
     server._executor.close()
+
+
+@wrong_input("image-takes-no-pages", "intake:blocks", "tier.input.media_counts")
+def image_takes_no_pages(original: Any, prompt: int, new: int, page: int) -> int:
+    """The positions of an image are not counted against the pool."""
+    return min(original(prompt, new, page), original(max(prompt - 8, 1), new, page))
