@@ -213,6 +213,7 @@ def test_aborted(tier_scene: MakeScene) -> None:
     request = scene.text(1, new=6)
     scene.learn(request)
     owed = scene.owed[request].token_ids or ()
+    told: list[tuple[int, ...]] = []
     for retracted in (False, True):
         scene.begin()
         handle = scene.submit(request)
@@ -221,6 +222,7 @@ def test_aborted(tier_scene: MakeScene) -> None:
             scene.retract(handle)
         scene.abort(handle)
         got = scene.result(handle)
-        told = got.token_ids or () if got is not None else ()
-        scene.judge.taken(len(told), "tokens that it had" + " before it was retracted" * retracted)
-        scene.judge.equal(told, owed[: len(told)], "tokens of the aborted request", source="the same network without a cache")
+        told.append(got.token_ids or () if got is not None else ())
+    scene.judge.taken(len(told[0]), "tokens that it had")
+    scene.judge.equal(told[0], owed[: len(told[0])], "tokens of the aborted request", source="the same network without a cache")
+    scene.judge.equal(told[1], told[0], "tokens of the one that was retracted before", source="the one that was not")
