@@ -217,7 +217,7 @@ class PrefixCacheServer(Protocol):
         ...
 
     def abort(self, handle: int) -> None:
-        """End it: its completion is ABORTED, unless it was done. KeyError as in `result` (capability ABORT)."""
+        """End it: its completion is ABORTED, with the tokens that it had, unless it was done. KeyError as in `result` (ABORT)."""
         ...
 
     def retract(self, handle: int) -> None:

@@ -108,7 +108,7 @@ def test_default_version(tier_stage: TierStage, judge: Judge) -> None:
 def test_media(tier_stage: TierStage, judge: Judge) -> None:
     """The same prompt under another image, or none, never hits, in any tier, and under the same one it does; each gives its own answer."""
     prompt = _request(tier_stage, chunks=2)
-    images = [IMAGE, IMAGE[:-1] + b"\0", b"\1" + IMAGE[1:], IMAGE[:-1], IMAGE[::-1]]
+    images = [IMAGE, IMAGE[:-1] + b"\0", b"\1" + IMAGE[1:], IMAGE[:-1], IMAGE[::-1], 512 * IMAGE, (512 * IMAGE)[:-1] + b"\0"]
     check_answers_differ(judge, check_apart(tier_stage, [prompt, *(replace(prompt, media=image) for image in images)]))
 
 
@@ -222,6 +222,25 @@ def test_collision(tier_build: MakeTierStage, judge: Judge) -> None:
 
     for number, (answer, expected) in enumerate(zip(collided, cold, strict=True)):
         judge.equal(answer.token_ids, expected.token_ids, f"tokens of request {number}", source="the answer before all keys collided")
+
+
+@claim("tier.keys.collision_behind", source="chained page hashes; vllm#12621, #15297: a page is found by its hash, whatever is before it")
+@requires(TierCap.CACHED_TOKENS)
+@requires(TierCap.TOKEN_IDS)
+@requires(TierCap.LAB)
+def test_collision_behind(tier_build: MakeTierStage, judge: Judge) -> None:
+    """When all keys have the same hash, a chunk is hit behind the tokens that it was computed behind, and behind no others."""
+    stage = tier_build()
+    first, other, behind, end = (stage.ids(chunks=1, of=of) for of in range(4))
+    stage.engine.lab.collide()
+    for prompt in (first + behind, other + end):
+        stage.ask(stage.request(prompt + end[:1]))
+    mixed = stage.request(other + behind + end[:1], want_logits=stage.offers(TierCap.LOGITS))
+    got = stage.ask(mixed)
+    judge.equal(
+        got.cached_tokens, stage.chunk, "tokens reused of a prompt that begins as one and goes on as another", source="page arithmetic"
+    )
+    judge.equal(got.token_ids, stage.engine.lab.anew(mixed).token_ids, "its tokens", source="the same network without a cache")
 
 
 def check_apart(stage: TierStage, requests: Sequence[Request], *, host: bool = True) -> list[Completion]:

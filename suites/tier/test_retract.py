@@ -177,3 +177,50 @@ def _retracted(scene: Scene, come: Callable[[Scene, Request], int]) -> Completio
     scene.lag("load", 0)
     scene.settled()
     return done[handle]
+
+
+@claim("tier.retract.failed_load", source="protocol: Completion, cached_tokens came from a cache when the request was first admitted")
+@requires(TierCap.RETRACT)
+@requires(TierCap.STEPPED)
+@requires(TierCap.HOST_TIER)
+@requires(TierCap.DROP_DEVICE)
+@requires(TierCap.CACHED_TOKENS)
+@requires(TierCap.LAB)
+def test_failed_load(tier_scene: MakeScene) -> None:
+    """A retracted request whose pages then fail to come back still counts what its first admission hit, and is right."""
+    scene = tier_scene()
+    moved = scene.text(1, new=4)
+    scene.to_host(moved)
+    handle = scene.submit(moved)
+    scene.reach(handle, Stage.DECODE, more=1)
+    scene.retract(handle)
+    scene.drop_device()
+    scene.fail_next("load")
+
+    got = scene.end(handle)
+    scene.judge.equal(got.cached_tokens, scene.kept(moved), "cached tokens", source="its first admission")
+    scene.right(got, moved, "the retracted request")
+
+
+@claim("tier.retract.aborted", source="protocol: abort, its completion has the tokens that it had; retract, as if nothing had been")
+@requires(TierCap.RETRACT)
+@requires(TierCap.ABORT)
+@requires(TierCap.STEPPED)
+@requires(TierCap.LAB)
+def test_aborted(tier_scene: MakeScene) -> None:
+    """A request that is aborted tells the tokens that it had, retracted before or not."""
+    scene = tier_scene()
+    request = scene.text(1, new=6)
+    scene.learn(request)
+    owed = scene.owed[request].token_ids or ()
+    for retracted in (False, True):
+        scene.begin()
+        handle = scene.submit(request)
+        scene.reach(handle, Stage.DECODE, more=2)
+        if retracted:
+            scene.retract(handle)
+        scene.abort(handle)
+        got = scene.result(handle)
+        told = got.token_ids or () if got is not None else ()
+        scene.judge.taken(len(told), "tokens that it had" + " before it was retracted" * retracted)
+        scene.judge.equal(told, owed[: len(told)], "tokens of the aborted request", source="the same network without a cache")
