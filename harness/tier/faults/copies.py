@@ -41,7 +41,7 @@ def load_races_compute(original: Any, executor: Any, pairs: Any, after: Event) -
 @catalogued(
     "layer-wait-missing",
     "cache:PagedCache.wait_for_layer",
-    claims=["tier.copies.slow_load"],
+    claims=["tier.copies.slow_load", "tier.bytes.slow_load"],
     source="sglang#22811",
 )
 def layer_wait_missing(original: Any, cache: Any, layer: int) -> None:
