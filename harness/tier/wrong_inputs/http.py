@@ -13,7 +13,7 @@ from harness.tier.server.body import CompletionBody
 from harness.tier.server.errors import Refusal
 
 CROWD = 8
-"""Requests at once that a narrow server serves."""
+"""Requests that a narrow server serves."""
 
 
 def http_wrong_input(name: str, seam: str, *claims: str) -> Any:
@@ -110,8 +110,9 @@ def half_refused(original: Any, worker: Any, job: Any) -> None:
 
 @http_wrong_input("narrow", "app:Server.start", "connections")
 async def narrow(original: Any, server: Any, body: CompletionBody) -> Any:
-    """A server with many requests under way turns further ones away."""
-    if len(server.worker._jobs) > CROWD:
+    """A server that has had many requests in a row turns further ones away."""
+    server.served = getattr(server, "served", 0) + 1
+    if server.served > CROWD:
         raise Refusal("Too many requests.", status=429, kind="rate_limit_error")
     return await original(server, body)
 
