@@ -12,7 +12,7 @@ from harness.core.faults import Role, fault
 from harness.tier.server.body import CompletionBody
 from harness.tier.server.errors import Refusal
 
-CROWD = 8
+CROWD = 64
 """Requests that a narrow server serves."""
 
 
