@@ -195,3 +195,49 @@ def test_overlapping(tier_scene: MakeScene) -> None:
     for got, request in zip(scene.ask_all(written), written, strict=True):
         scene.right(got, request, "a prompt that was written then")
         scene.hits(got, 0, scene.kept(request), "it")
+
+
+@claim("tier.copies.on_their_way", source="protocol: Policy, host pages that are hit are kept on the device again; sglang#22811")
+@requires(TierCap.BATCH)
+@requires(TierCap.STEPPED)
+@requires(TierCap.POLICY)
+@requires(TierCap.LAB)
+@requires(TierCap.TIER_HITS)
+def test_on_their_way(tier_scene: MakeScene) -> None:
+    """Pages on their way to the device are hit there by another request, which waits for them and is right."""
+    scene = tier_scene()
+    stem = scene.text(1)
+    twins = [scene.request((*stem.prompt, token), max_new_tokens=2, want_logits=True) for token in (5, 6)]
+    for lag in (0, 2, 4):
+        scene.begin()
+        scene.judge.stimulus = f"two requests of one prefix, whose load takes {lag} pumps"
+        scene.to_host(stem)
+        scene.lag("load", lag)
+        for got, request, tiers in zip(scene.ask_all(twins, together=True), twins, ("host", "device"), strict=True):
+            hits = {"device": 0, "host": 0, tiers: scene.kept(stem)}
+            scene.hits(got, hits["device"], hits["host"], f"the request that hits the {tiers}")
+            scene.right(got, request, f"the request that hits the {tiers}")
+        scene.lag("load", 0)
+
+
+@claim("tier.copies.dropped_behind", source="protocol: drop_device; Policy, a copy under way keeps both its ends from going, whoever asks")
+@requires(TierCap.STEPPED)
+@requires(TierCap.ABORT)
+@requires(TierCap.DROP_DEVICE)
+@requires(TierCap.POLICY)
+@requires(TierCap.LAB)
+@requires(TierCap.TIER_HITS)
+def test_dropped_behind(tier_scene: MakeScene) -> None:
+    """What is on its way to the device when the device's pages are dropped is there for the next request, though the first has left."""
+    scene = tier_scene()
+    request = scene.text(1)
+    scene.to_host(request)
+    scene.lag("load", 3)
+    handle = scene.submit(request)
+    scene.reach(handle, Stage.LOADING)
+    scene.abort(handle)
+    scene.drop_device()
+    got = scene.ask(request)
+    scene.hits(got, scene.kept(request), 0, "the next request")
+    scene.right(got, request, "the next request")
+    scene.lag("load", 0)

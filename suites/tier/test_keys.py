@@ -54,6 +54,20 @@ def test_salts_alike(tier_stage: TierStage, judge: Judge) -> None:
     check_apart(tier_stage, [replace(prompt, salt=salt) for salt in salts], host=False)
 
 
+@claim(
+    "tier.keys.salt_empty", source="protocol: Request, a salt is a text; one that is taken for no salt lets a tenant share with everybody"
+)
+@requires(TierCap.SALT)
+@requires(TierCap.CACHED_TOKENS)
+def test_salt_empty(tier_stage: TierStage, judge: Judge) -> None:
+    """A salt that is the empty text is refused, or keeps a prompt apart from the same one without a salt."""
+    plain = _request(tier_stage, chunks=1)
+    tier_stage.ask(plain)
+    got = judge.attempt(lambda: tier_stage.ask(replace(plain, salt="")))
+    judge.equal(got.cached_tokens if got is not None else 0, 0, "tokens that the prompt with an empty salt reused")
+    judge.taken(tier_stage.ask(plain).cached_tokens or 0, "tokens that the prompt without a salt reused")
+
+
 @claim("tier.keys.salt_not_tokens", source="a key made by joining texts: the end of a salt is no beginning of a prompt")
 @requires(TierCap.SALT)
 @requires(TierCap.CACHED_TOKENS)

@@ -79,6 +79,37 @@ def ends_together(scene: Scene, handles: list[int]) -> int:
     return int(ended == len(handles))
 
 
+@claim("tier.order.left_is_used", source="protocol: Policy, a page is used when a request that holds it ends or is retracted")
+@requires(TierCap.BATCH)
+@requires(TierCap.STEPPED)
+@requires(TierCap.ABORT)
+@requires(TierCap.RETRACT)
+@requires(TierCap.POLICY)
+@requires(TierCap.SIZES)
+@requires(TierCap.TIER_HITS)
+def test_left_is_used(tier_scene: MakeScene) -> None:
+    """What a request held counts as used when it is aborted, or retracted, not when it began."""
+    long, short, pushes = (1, 1, 30), (2, 1, 1), (3, 2, 20)
+    kept = 2 * tier_scene.shape.chunk // tier_scene.shape.page
+    for retracted in (False, True):
+        # The third needs one place more than is free beside what the two left.
+        scene = tier_scene(blocks=kept + tier_scene.room(pushes[1], new=pushes[2]) - 1, host="off", max_running=2)
+        scene.judge.stimulus = "the first is retracted, and then aborted" if retracted else "the first is aborted"
+        first, second, third = (scene.text(number, chunks, new=new) for number, chunks, new in (long, short, pushes))
+        handle = scene.submit(first)
+        scene.pump(2)
+        scene.ask(second)
+        if retracted:
+            scene.retract(handle)
+        scene.abort(handle)
+        scene.agrees(scene.ask(third), "what pushes one of them out")
+        asked = scene.ask(first)
+        scene.agrees(asked, "the first, asked again")
+        scene.judge.taken(asked.cached_tokens or 0, "tokens that the first reused")
+        scene.agrees(scene.ask(second), "the second, asked again")
+        scene.engine.close()
+
+
 @claim(
     "tier.order.failed_together",
     source="protocol: Policy, a failed load undoes the admission; requests are admitted in the order in which they came",

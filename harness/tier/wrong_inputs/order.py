@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.tier.reference.keys import Key
@@ -57,3 +58,30 @@ def hash_of_what_is_before(original: Any, key: Key, other: object) -> bool:
     if not isinstance(other, Key) or not key.same_page(other):
         return False
     return (key.before is None) == (other.before is None) and hash(key.before) == hash(other.before)
+
+
+@wrong_input("left-is-not-used", "admission:Admission.release", "tier.order.left_is_used")
+def left_is_not_used(original: Any, admission: Any, run: Any) -> None:
+    """What a request held that is aborted or retracted is as old as its admission."""
+    used = {id(kept): kept.used for kept in run.kept.values()}
+    held = list(run.kept.values())
+    unfinished = run.decided < run.wanted
+    original(admission, run)
+    for kept in held:
+        kept.used = used[id(kept)] if unfinished else kept.used
+
+
+@wrong_input("on-its-way-is-a-miss", "admission:Admission.match", "tier.copies.on_their_way", "tier.copies.dropped_behind")
+def on_its_way_is_a_miss(original: Any, admission: Any, keys: list[Key], prompt: int) -> Any:
+    """What is on its way to the device is neither there nor on the host."""
+    for at, key in enumerate(keys):
+        kept = admission.device.find(key)
+        if kept is not None and not kept.arrived:
+            return original(admission, keys[:at], prompt)
+    return original(admission, keys, prompt)
+
+
+@wrong_input("empty-salt-is-none", "keys:Keys.chain", "tier.keys.salt_empty")
+def empty_salt_is_none(original: Any, keys: Any, ids: Any, owner: Any) -> list[Key]:
+    """A salt that is the empty text counts as none."""
+    return original(keys, ids, replace(owner, salt=owner.salt or None))
