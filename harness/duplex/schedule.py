@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar, get_type_hints
+from typing import ClassVar
 
-from harness.core.names import unknown
+from harness.core.steps import Steps, step_text
 
 
 class Guest(str, Enum):
@@ -119,7 +119,9 @@ class Poison:
 
 
 Step = Tick | Recycle | Admit | Release | Finish | Cancel | Pause | Hear | Compact | Poison
-STEPS: dict[str, type[Step]] = {step.verb: step for step in (Tick, Recycle, Admit, Release, Finish, Cancel, Pause, Hear, Compact, Poison)}
+STEPS = Steps[Step](
+    (Tick, Recycle, Admit, Release, Finish, Cancel, Pause, Hear, Compact, Poison), least={"slot": 0}, called={"slot": "a slot's number"}
+)
 _WATCH = re.compile(r"watch (\d+)")
 
 
@@ -139,9 +141,9 @@ class Schedule:
     @classmethod
     def parse(cls, text: str) -> Schedule:
         """The schedule that has this text. ValueError names the step that cannot be read, and what could stand there."""
-        first, *rest = [" ".join(step.split()) for step in text.split(";")]
-        watch = _WATCH.fullmatch(first)
-        steps = tuple(_parse_step(step.split()) for step in rest if step)
+        first, _, rest = text.partition(";")
+        first = " ".join(first.split())
+        watch, steps = _WATCH.fullmatch(first), STEPS.parse(rest)
         if watch is None or not steps:
             raise ValueError(f"{first!r}: a schedule begins with the slot to watch, as in: watch 1; tick 10; recycle 1 voice; tick 20")
         return cls(int(watch[1]), steps)
@@ -158,31 +160,3 @@ class Schedule:
     def highest_slot(self) -> int:
         """The highest slot that it names."""
         return max([self.watched, *(step.slot for step in self.steps if hasattr(step, "slot"))])
-
-
-def step_text(step: Step) -> str:
-    """`recycle 1 voice`."""
-    values = [getattr(step, field.name) for field in fields(step)]
-    return " ".join([step.verb, *(value.value if isinstance(value, Enum) else str(value) for value in values)])
-
-
-def _parse_step(words: list[str]) -> Step:
-    verb, given = words[0], words[1:]
-    if verb not in STEPS:
-        raise ValueError(f"{' '.join(words)!r}: {unknown('step', verb, STEPS)}")
-    kind = STEPS[verb]
-    names = [field.name for field in fields(kind)]
-    if len(names) != len(given):
-        raise ValueError(f"{' '.join(words)!r}: write {' '.join([verb, *(name.upper() for name in names)])}")
-    hints = get_type_hints(kind)
-    return kind(**{name: _parse_word(name, hints[name], word, words) for name, word in zip(names, given, strict=True)})
-
-
-def _parse_word(name: str, kind: type, word: str, words: list[str]) -> object:
-    if kind is int and word.isdecimal() and int(word) >= (name == "ticks"):
-        return int(word)
-    if issubclass(kind, Enum) and word in (member.value for member in kind):
-        return kind(word)
-    members = " or ".join(member.value for member in kind) if issubclass(kind, Enum) else ""
-    wanted = members or {"slot": "a slot's number", "ticks": "a number above 0"}[name]
-    raise ValueError(f"{' '.join(words)!r}: {word!r} stands where {wanted} should")

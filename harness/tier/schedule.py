@@ -5,12 +5,11 @@ submit a 100 4; pump 2; abort a; fail store; generate a 100 4; evict; generate a
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, get_type_hints
+from typing import ClassVar
 
-from harness.core.names import unknown
+from harness.core.steps import Steps, step_text
 
 
 class Text(str, Enum):
@@ -122,9 +121,7 @@ class Poison:
 
 
 Step = Submit | Generate | Pump | Abort | Retract | Evict | Flush | Settle | Fail | Lag | Poison
-STEPS: dict[str, type[Step]] = {
-    step.verb: step for step in (Submit, Generate, Pump, Abort, Retract, Evict, Flush, Settle, Fail, Lag, Poison)
-}
+STEPS = Steps[Step]((Submit, Generate, Pump, Abort, Retract, Evict, Flush, Settle, Fail, Lag, Poison), least={"ticks": 0})
 
 
 @dataclass(frozen=True)
@@ -139,35 +136,7 @@ class Schedule:
     @classmethod
     def parse(cls, text: str) -> Schedule:
         """The schedule that has this text. ValueError names the step that cannot be read, and what could stand there."""
-        words = [step.split() for step in text.split(";")]
-        if not any(words):
+        steps = STEPS.parse(text)
+        if not steps:
             raise ValueError("a schedule has at least one step, as in: generate a 100 4; evict; generate a 100 4")
-        return cls(tuple(_parse_step(step) for step in words if step))
-
-
-def step_text(step: Step) -> str:
-    """`submit a 100 4`."""
-    values = [getattr(step, field.name) for field in fields(step)]
-    return " ".join([step.verb, *(value.value if isinstance(value, Enum) else str(value) for value in values)])
-
-
-def _parse_step(words: list[str]) -> Step:
-    verb, given = words[0], words[1:]
-    if verb not in STEPS:
-        raise ValueError(f"{' '.join(words)!r}: {unknown('step', verb, STEPS)}")
-    kind = STEPS[verb]
-    names = [field.name for field in fields(kind)]
-    if len(names) != len(given):
-        raise ValueError(f"{' '.join(words)!r}: write {' '.join([verb, *(name.upper() for name in names)])}")
-    hints = get_type_hints(kind)
-    return kind(**{name: _parse_word(name, hints[name], word, words) for name, word in zip(names, given, strict=True)})
-
-
-def _parse_word(name: str, kind: type, word: str, words: list[str]) -> object:
-    least = int(name != "ticks")
-    if kind is int and re.fullmatch("[0-9]+", word) and int(word) >= least:
-        return int(word)
-    if issubclass(kind, Enum) and word in (member.value for member in kind):
-        return kind(word)
-    wanted = " or ".join(member.value for member in kind) if issubclass(kind, Enum) else f"a number from {least} on"
-    raise ValueError(f"{' '.join(words)!r}: {word!r} stands where {wanted} should")
+        return cls(steps)

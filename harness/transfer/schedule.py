@@ -5,12 +5,11 @@ send a 10; start a; fail copy; consume a; restart receiver
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, get_type_hints
+from typing import ClassVar
 
-from harness.core.names import unknown
+from harness.core.steps import Steps, step_text
 
 
 class Side(str, Enum):
@@ -116,10 +115,9 @@ class Restart:
 
 
 Step = Send | Start | Consume | Receive | Abort | Fail | Hold | Release | Advance | Stop | Restart
-STEPS: dict[str, type[Step]] = {
-    step.verb: step for step in (Send, Start, Consume, Receive, Abort, Fail, Hold, Release, Advance, Stop, Restart)
-}
-_REQUEST = re.compile(r"[a-z][a-z0-9]*")
+STEPS = Steps[Step](
+    (Send, Start, Consume, Receive, Abort, Fail, Hold, Release, Advance, Stop, Restart), called={"request": "a request's name, such as a"}
+)
 
 
 @dataclass(frozen=True)
@@ -134,42 +132,12 @@ class Schedule:
     @classmethod
     def parse(cls, text: str) -> Schedule:
         """The schedule that has this text. ValueError names the step that cannot be read, and what could stand there."""
-        words = [step.split() for step in text.split(";")]
-        if not any(words):
+        steps = STEPS.parse(text)
+        if not steps:
             raise ValueError("a schedule has at least one step, as in: send a 10; start a; consume a")
-        return cls(tuple(_parse_step(step) for step in words if step))
+        return cls(steps)
 
     @property
     def requests(self) -> list[str]:
         """The requests that it names, in the order in which they come."""
         return list(dict.fromkeys(step.request for step in self.steps if hasattr(step, "request")))
-
-
-def step_text(step: Step) -> str:
-    """`send a 10`."""
-    values = [getattr(step, field.name) for field in fields(step)]
-    return " ".join([step.verb, *(value.value if isinstance(value, Enum) else str(value) for value in values)])
-
-
-def _parse_step(words: list[str]) -> Step:
-    verb, given = words[0], words[1:]
-    if verb not in STEPS:
-        raise ValueError(f"{' '.join(words)!r}: {unknown('step', verb, STEPS)}")
-    kind = STEPS[verb]
-    names = [field.name for field in fields(kind)]
-    if len(names) != len(given):
-        raise ValueError(f"{' '.join(words)!r}: write {' '.join([verb, *(name.upper() for name in names)])}")
-    hints = get_type_hints(kind)
-    return kind(**{name: _parse_word(hints[name], word, words) for name, word in zip(names, given, strict=True)})
-
-
-def _parse_word(kind: type, word: str, words: list[str]) -> object:
-    if kind is str and _REQUEST.fullmatch(word):
-        return word
-    if kind is int and word.isdecimal() and int(word) > 0:
-        return int(word)
-    if issubclass(kind, Enum) and word in (member.value for member in kind):
-        return kind(word)
-    members = " or ".join(member.value for member in kind) if issubclass(kind, Enum) else ""
-    wanted = members or {str: "a request's name, such as a", int: "a number above 0"}[kind]
-    raise ValueError(f"{' '.join(words)!r}: {word!r} stands where {wanted} should")

@@ -43,7 +43,7 @@ TEXT = "watch 1; tick 10; recycle 0 voice; admit persona; release 3; finish 1; c
 def test_text():
     """Every kind of step is there, and has its words."""
     assert str(EVERY) == TEXT
-    assert {type(step) for step in EVERY.steps} == set(STEPS.values())
+    assert {type(step) for step in EVERY.steps} == set(STEPS.kinds)
 
 
 def test_parsed_back():
@@ -114,7 +114,7 @@ def test_drawn_whole():
     assert set(ticks) == {40}
     assert {schedule.highest_slot for schedule in seen} <= {0, 1, 2, 3}
     assert [Schedule.parse(str(schedule)) for schedule in seen] == seen
-    assert {type(step) for schedule in seen for step in schedule.steps} == set(STEPS.values())
+    assert {type(step) for schedule in seen for step in schedule.steps} == set(STEPS.kinds)
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_drawn_for_the_engine(lacking, steps, words):
     """What the engine does not offer is not drawn, and all else is."""
     seen = drawn(set(Duplex) - {lacking})
 
-    assert {type(step) for schedule in seen for step in schedule.steps} == set(STEPS.values()) - steps
+    assert {type(step) for schedule in seen for step in schedule.steps} == set(STEPS.kinds) - steps
     assert not any(f" {word}" in str(schedule) for schedule in seen for word in words)
