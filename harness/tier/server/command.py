@@ -22,6 +22,8 @@ BACKLOG = 1024
 """Connections that may wait to be accepted."""
 FAREWELL = 5
 """Seconds for requests under way when it is told to stop."""
+IDLE = 75
+"""Seconds that a connection may idle between two requests: longer than clients keep them, so that none is closed under a request."""
 
 
 def serve(selection: Selection, args: argparse.Namespace) -> None:
@@ -40,7 +42,9 @@ def serve(selection: Selection, args: argparse.Namespace) -> None:
         worker = as_worker(spec.load().build(selection.config(profile, args.seed), SystemClock()))
         opened.callback(worker.close)
         app = application(Server(worker, args.model, args.api_key))
-        config = uvicorn.Config(app, log_level="warning", backlog=BACKLOG, timeout_graceful_shutdown=FAREWELL, lifespan="off")
+        config = uvicorn.Config(
+            app, log_level="warning", backlog=BACKLOG, timeout_keep_alive=IDLE, timeout_graceful_shutdown=FAREWELL, lifespan="off"
+        )
         signal.signal(signal.SIGTERM, _leave)  # uvicorn stops by its own, and then passes the signal on to this
         _Announcing(config, f"http://{args.host}:{listener.getsockname()[1]}").run(sockets=[listener])
 
