@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import tables
+from harness.core import plots
 from harness.core.claims import ClaimError, read_claims
 from harness.core.faults import all_faults
 from harness.core.registry import Registry, adapter_spec, builtin_specs, entry_point_specs
@@ -113,7 +114,7 @@ def _bench_duplex(args: argparse.Namespace) -> None:
     from harness.duplex import bench_plot, bench_run
 
     if args.plot:
-        bench_plot.check(args.plot)
+        plots.check(args.plot)
     report = bench_run.read(args.read) if args.read else bench_run.run(_registry(args.adapter), args.engine, args.batch, args.device)
     bench_run.show(report)
     _write(args.out, report.record())
@@ -125,7 +126,7 @@ def _bench_tier(args: argparse.Namespace) -> None:
     from harness.tier import bench_plot, bench_run
 
     if args.plot:
-        bench_plot.check(args.plot)
+        plots.check(args.plot)
     report = bench_run.read(args.read) if args.read else bench_run.run(_registry(args.adapter), args.engine, args.device)
     bench_run.show(report)
     _write(args.out, report.record())

@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import vllm
@@ -71,7 +72,8 @@ def listens(url: str, server: subprocess.Popen[bytes]) -> bool:
     while time.monotonic() < until and server.poll() is None:
         if is_healthy(url):
             return True
-        time.sleep(0.2)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(0.2)
     return False
 
 

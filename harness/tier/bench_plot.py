@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.spec import RegistryError
+from harness.core import plots
 from harness.tier.bench_run import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
-
-
-def check(path: Path) -> None:
-    """RegistryError if the plot could not be drawn: said before anything is measured."""
-    if find_spec("matplotlib") is None:
-        raise RegistryError("--plot needs matplotlib, which is not installed: pip install -e '.[plot]'")
-    if path.suffix not in FORMATS:
-        raise RegistryError(f"--plot {path}: write a name that ends in {', '.join(FORMATS)}")
-
 
 def draw(report: Report, path: Path) -> None:
     """Write the plot. RegistryError if nothing was measured."""
-    if not report.hits:
-        raise RegistryError(f"--plot {path}: nothing was measured, so there is nothing to draw")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure(report).savefig(path, dpi=150)
+    plots.write(figure(report) if report.hits else None, path)
 
 
 def figure(report: Report) -> Figure:

@@ -134,7 +134,7 @@ def test_refusals_harmless(tier_http: HttpStage) -> None:
 @requires(TierCap.API_KEY)
 def test_key(tier_http: HttpStage) -> None:
     """Without the server's key, or with another, a request is refused with 401 in OpenAI's shape; the models list is, too."""
-    key, body = tier_http.stage.engine.api_key, tier_http.body("amber")  # type: ignore[attr-defined]
+    key, body = tier_http.server.api_key, tier_http.body("amber")
     tier_http.answer(body)
     for what, headers in {"no key": {}, "a wrong key": {"Authorization": f"Bearer {key}x"}, "a bare key": {"Authorization": key}}.items():
         with httpx.Client(base_url=tier_http.client.base_url, headers=headers, timeout=ANSWER, trust_env=False) as client:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from harness import __main__ as cli
+from harness.core import plots
 from harness.core.capabilities import Duplex
 from harness.core.clock import SystemClock, VirtualClock
 from harness.core.doctor import rates
@@ -374,7 +375,7 @@ def test_a_record_that_is_none(text, capsys, tmp_path):
 
 def test_a_plot_without_matplotlib(importable, capsys, monkeypatch, tmp_path):
     """Said before anything is measured."""
-    monkeypatch.setattr(bench_plot, "find_spec", lambda _: None)
+    monkeypatch.setattr(plots, "find_spec", lambda _: None)
 
     assert bench_duplex(importable, "--plot", str(tmp_path / "bench.png")) == 2
     assert capsys.readouterr().err == "assay: --plot needs matplotlib, which is not installed: pip install -e '.[plot]'\n"
@@ -405,7 +406,7 @@ def test_nothing_to_plot(tmp_path):
 
 
 def test_a_plot_of_no_known_kind(capsys, monkeypatch):
-    monkeypatch.setattr(bench_plot, "find_spec", lambda _: object())
+    monkeypatch.setattr(plots, "find_spec", lambda _: object())
 
     assert cli.main(["bench", "duplex", "--plot", "bench.txt"]) == 2
     assert "ends in .png, .svg, .pdf" in capsys.readouterr().err
