@@ -6,7 +6,7 @@ and do nothing at run time, so call them at module level with literals only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -70,6 +70,22 @@ def profile_mark_names(profile: str, *, platform: str | None, card_class: str | 
     if card_class is None:
         raise ValueError(f"profile {profile}: platform {platform} needs a card_class of {', '.join(CARD_CLASSES)}")
     return ["slow", *hardware_mark_names(res={platform: card_class}, num_cards=num_cards)]
+
+
+def hardware_of(names: Iterable[str]) -> tuple[str, str, int] | None:
+    """What a test's own marks ask of the hardware: platform, card class and number of cards; None where they ask nothing.
+
+    A test that asks for a platform is judged in profiles of that platform only, and its class and number stand in place of the profile's: a
+    claim about two cards needs two, however few its engine needs for others. Raises ValueError where one of the three is missing or given twice.
+    """
+    given = set(names)
+    platforms, classes = [p for p in PLATFORMS if p in given], [c for c in CARD_CLASSES if c in given]
+    counts = [n for n in CARD_COUNTS if f"cards_{n}" in given]
+    if not (platforms or classes or counts):
+        return None
+    if not len(platforms) == len(classes) == len(counts) == 1:
+        raise ValueError(f"marks {', '.join(sorted(given))}: a test that needs hardware takes hardware_marks(...), once")
+    return platforms[0], classes[0], counts[0]
 
 
 def register_ci(*, est_time: float, suite: str, profile: str = "cpu") -> None:

@@ -1,0 +1,1 @@
+"""Reads recorded runs, and shows them to people who did not run them."""

@@ -1,0 +1,162 @@
+"""A recorded run as its report log tells it. Whoever reads one reads it here: the report, the merging of shards, least counts, known failures.
+
+A report log is JSON lines. Each test has a report for each of its phases, and the last one that holds a `verdict` decides; the line
+`AssaySession` says what the whole run depended on. `harness/pytest_plugin/record.py` writes both and names the fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.core.verdict import Verdict
+
+SCHEMAS = (1,)
+"""Versions of the record that this reader knows."""
+
+_TEXTS = (
+    "test", "claim", "sentence", "level", "engine", "version", "profile", "options", "fault", "reason", "got", "expected", "control", "machine", "replay"
+)  # fmt: skip
+
+
+class UnreadableRun(ValueError):
+    """A file that is no recorded run, or not one that this version reads; the text names the file, the line, and what to do."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that a test measured. `bound` is the limit that it is held to, or None."""
+
+    name: str
+    value: float
+    unit: str
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run says of one test on one engine; the fields are those of the record, `seconds` those of the test's phases together."""
+
+    test: str
+    claim: str
+    sentence: str
+    level: str
+    engine: str
+    version: str
+    profile: str
+    options: str
+    fault: str
+    verdict: Verdict
+    reason: str
+    got: str
+    expected: str
+    control: str
+    machine: str
+    replay: str
+    seed: int
+    figures: tuple[Figure, ...] = ()
+    seconds: float = 0.0
+    text: str = ""
+    """What a person read at the terminal: the failure, whole; empty for a result that is none."""
+
+    @property
+    def kind(self) -> str:
+        """`duplex`, `transfer`, `tier` or `connector`."""
+        return self.engine.partition("/")[0]
+
+    @property
+    def label(self) -> str:
+        """The engine as it was asked for, with its profile: `transfer/reference:connector=shm@cpu`."""
+        options = f":{self.options}" if self.options else ""
+        return f"{self.engine}{options}@{self.profile}"
+
+    @property
+    def group(self) -> str:
+        """The claim's group: `duplex.isolation` of `duplex.isolation.recycle`."""
+        return self.claim.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One report log. `session` is its AssaySession line as written, empty where the run was ended before it could write one."""
+
+    path: Path
+    session: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[Result, ...] = ()
+
+
+def read_runs(paths: Iterable[Path]) -> list[RecordedRun]:
+    """The runs of files and of all `*.jsonl` below folders, sorted by name. Raises UnreadableRun."""
+    files = [file for path in paths for file in (sorted(path.rglob("*.jsonl")) if path.is_dir() else [path])]
+    return [read_run(file) for file in files]
+
+
+def read_run(path: Path) -> RecordedRun:
+    """One report log. Raises UnreadableRun that names the file and the line."""
+    session: Mapping[str, Any] = {}
+    last: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+    seconds: dict[str, float] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        where = f"{path}:{number}"
+        entry = _entry(where, line)
+        kind = entry.get("$report_type")
+        if kind == "AssaySession":
+            _check_schema(where, entry.get("schema"))
+            session = entry
+        elif kind == "TestReport":
+            properties = _properties(where, entry)
+            nodeid = str(entry.get("nodeid", ""))
+            seconds[nodeid] = seconds.get(nodeid, 0.0) + float(entry.get("duration") or 0.0)
+            if "verdict" in properties:
+                last[nodeid] = properties, entry
+    results = tuple(_result(path, properties, entry, seconds[nodeid]) for nodeid, (properties, entry) in last.items())
+    return RecordedRun(path, session, results)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise UnreadableRun(f"{path}: {wrong}; give what pytest --report-log=FILE wrote") from None
+
+
+def _entry(where: str, line: str) -> Mapping[str, Any]:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError:
+        raise UnreadableRun(f"{where}: no JSON; the file was cut off, or is no report log of pytest's") from None
+    if not isinstance(entry, dict):
+        raise UnreadableRun(f"{where}: {type(entry).__name__}, not an object; give what pytest --report-log=FILE wrote")
+    return entry
+
+
+def _properties(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    given = entry.get("user_properties") or []
+    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given):
+        raise UnreadableRun(f"{where}: user_properties is no list of names and values")
+    properties = {name: value for name, value in given}
+    if "verdict" in properties:
+        _check_schema(where, properties.get("schema"))
+    return properties
+
+
+def _check_schema(where: str, schema: object) -> None:
+    if schema not in SCHEMAS:
+        later = isinstance(schema, int) and schema > max(SCHEMAS)
+        hint = "a later Assay wrote it: read it with that one" if later else f"this Assay reads {', '.join(map(str, SCHEMAS))}"
+        raise UnreadableRun(f"{where}: schema {schema!r}; {hint}")
+
+
+def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float) -> Result:
+    test = str(properties.get("test", entry.get("nodeid", "")))
+    try:
+        figures = tuple(Figure(**figure) for figure in json.loads(properties.get("figures", "[]")))
+        verdict, seed = Verdict(properties["verdict"]), int(properties.get("seed", 0))
+    except (ValueError, TypeError, KeyError) as wrong:
+        raise UnreadableRun(f"{path}: {test}: {wrong}") from None
+    texts = {name: str(properties.get(name) or "") for name in _TEXTS} | {"test": test}
+    told = entry.get("longrepr") if verdict.fails_the_run or verdict is Verdict.KNOWN else None
+    return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, text=told if isinstance(told, str) else "")
