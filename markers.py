@@ -75,8 +75,9 @@ def profile_mark_names(profile: str, *, platform: str | None, card_class: str | 
 def hardware_of(names: Iterable[str]) -> tuple[str, str, int] | None:
     """What a test's own marks ask of the hardware: platform, card class and number of cards; None where they ask nothing.
 
-    A test that asks for a platform is judged in profiles of that platform only, and its class and number stand in place of the profile's: a
-    claim about two cards needs two, however few its engine needs for others. Raises ValueError where one of the three is missing or given twice.
+    A test that asks for a platform is judged in profiles of that platform only, and its class and number stand in place of the profile's:
+    a claim about two cards needs two, however few its engine needs for others. Raises ValueError where one of the three is missing or
+    given twice.
     """
     given = set(names)
     platforms, classes = [p for p in PLATFORMS if p in given], [c for c in CARD_CLASSES if c in given]

@@ -1,6 +1,6 @@
-"""A recorded run as its report log tells it. Whoever reads one reads it here: the report, the merging of shards, least counts, known failures.
+"""A recorded run as its report log tells it. Whoever reads one reads it here: the report, merging, least counts, known failures.
 
-A report log is JSON lines. Each test has a report for each of its phases, and the last one that holds a `verdict` decides; the line
+A report log is JSON lines. Each test has a report for each of its phases; the last one that holds a `verdict` decides. The line
 `AssaySession` says what the whole run depended on. `harness/pytest_plugin/record.py` writes both and names the fields.
 """
 
@@ -17,9 +17,8 @@ from harness.core.verdict import Verdict
 SCHEMAS = (1,)
 """Versions of the record that this reader knows."""
 
-_TEXTS = (
-    "test", "claim", "sentence", "level", "engine", "version", "profile", "options", "fault", "reason", "got", "expected", "control", "machine", "replay"
-)  # fmt: skip
+_TEXTS = ("claim", "sentence", "level", "engine", "version", "profile", "options", "fault")
+_TEXTS += ("reason", "got", "expected", "control", "machine", "replay")
 
 
 class UnreadableRun(ValueError):
@@ -137,7 +136,7 @@ def _properties(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     given = entry.get("user_properties") or []
     if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given):
         raise UnreadableRun(f"{where}: user_properties is no list of names and values")
-    properties = {name: value for name, value in given}
+    properties = dict(given)
     if "verdict" in properties:
         _check_schema(where, properties.get("schema"))
     return properties
