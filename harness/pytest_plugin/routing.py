@@ -14,11 +14,7 @@ from harness.core.claims import Claim
 from harness.core.faults import Fault
 from harness.core.names import unknown
 from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
-
-ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
-"""A test that takes one of these is judged on engines, and must carry a claim."""
-OWN_ENGINE = "build_engine"
-"""What a test asks for, itself or through others, that closes the shared engine and builds its own."""
+from markers import ENGINE_FIXTURES, OWN_ENGINE
 
 
 def pytest_configure(config: pytest.Config) -> None:
