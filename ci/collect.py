@@ -17,7 +17,7 @@ import markers
 from ci.assign import AssignError, assign
 from ci.closures import plugin_scope
 from ci.items import Item
-from ci.lanes import LANES_TOML, ROOT, LaneError, find_lane, read_lanes
+from ci.lanes import ROOT, LaneError, find_lane, read_lanes
 from ci.sources import Problems, Sources
 from ci.suite_files import SuiteFile, Test, read_suite_file
 from harness.core.capabilities import VOCABULARY

@@ -30,7 +30,10 @@ class LaneError(ValueError):
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane. `suites` are those of the registers of its tests; `minutes` is the limit of one job; `cards` is how many a job gets, 0 on a CPU."""
+    """One lane. `suites` are those that its tests are registered for.
+
+    `minutes` is the limit of one job; `cards` is how many cards a job gets, 0 on a CPU.
+    """
 
     name: str
     title: str
