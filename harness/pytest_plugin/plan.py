@@ -34,12 +34,15 @@ def lines(items: list[pytest.Item]) -> list[str]:
     by_case: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         by_case[item.stash[CASE].id, item.stash[CASE].profile.num_cards].append(item)
-    written, total = [], 0.0
+    written, total, counted = [], 0.0, set()
     for (case_id, num_cards), own in by_case.items():
         case = own[0].stash[CASE]
         skips = Counter(case.unavailable or refusal(i, case) for i in own)
         runs = skips.pop(None, 0)
-        seconds = sum(est_time(path, case.profile.name) for path in {i.path for i in own if not (case.unavailable or refusal(i, case))})
+        # A module's time is told once, also where some of its tests need more cards than others.
+        modules = {(case_id, i.path) for i in own if not (case.unavailable or refusal(i, case))} - counted
+        counted |= modules
+        seconds = sum(est_time(path, case.profile.name) for _, path in modules)
         total += seconds
         memory = f", {case.profile.gpu_gib:g} GPU GiB" if case.profile.num_cards else ""
         cards = f" on {num_cards} cards" if num_cards > 1 else ""

@@ -14,11 +14,7 @@ from harness.core.claims import Claim
 from harness.core.faults import Fault
 from harness.core.names import unknown
 from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Hardware, Run
-
-ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
-"""A test that takes one of these is judged on engines, and must carry a claim."""
-OWN_ENGINE = "build_engine"
-"""What a test asks for, itself or through others, that closes the shared engine and builds its own."""
+from markers import ENGINE_FIXTURES, OWN_ENGINE
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     _check_excuses(metafunc)
     cases = list(_cases(run, kind, claim, _hardware(metafunc)))
     # pytest makes a skipped test of an empty list; None stands for it, and is deselected below.
-    params = [pytest.param(case, id=case.id, marks=_marks(case)) for case in cases] or [pytest.param(None, id="none")]
+    params = [pytest.param(case, id=case.id, marks=_marks(metafunc, case)) for case in cases] or [pytest.param(None, id="none")]
     metafunc.parametrize(fixture, params, indirect=True)
 
 
@@ -148,16 +144,25 @@ def not_yet(item: pytest.Item, case: Case) -> tuple[str, str] | None:
     return next(((name, declared[name].reason) for name in asked if declared[name].support is Support.NOT_YET), None)
 
 
-def _marks(case: Case) -> list[pytest.MarkDecorator]:
-    profile = case.profile
-    names = markers.profile_mark_names(profile.name, platform=profile.platform, card_class=profile.card_class, num_cards=profile.num_cards)
-    names += [case.selection.spec.kind, *profile.marks]
-    for name in names:
+def _marks(metafunc: pytest.Metafunc, case: Case) -> list[pytest.MarkDecorator]:
+    """What the case adds to the test's own marks."""
+    profile, own = case.profile, [mark.name for mark in metafunc.definition.iter_markers()]
+    names = markers.item_mark_names(
+        own,
+        kind=case.selection.spec.kind,
+        profile=profile.name,
+        platform=profile.platform,
+        card_class=profile.card_class,
+        num_cards=profile.num_cards,
+        extra=profile.marks,
+    )
+    added = [name for name in names if name not in own]
+    for name in added:
         if name not in markers.MARKS:
             raise pytest.Collector.CollectError(
                 f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}"
             )
-    return [getattr(pytest.mark, name) for name in names]
+    return [getattr(pytest.mark, name) for name in added]
 
 
 @pytest.hookimpl(tryfirst=True)
