@@ -1,5 +1,6 @@
 """Which lanes a change needs: a planted change for each rule, and what lanes really import."""
 
+import io
 import json
 import os
 import subprocess
@@ -25,13 +26,26 @@ def test_first(engine):
     \"\"\"It is judged on cards.\"\"\"
 """
 
-IMPORTED = """
-import json, pathlib, sys
-def pytest_sessionfinish(session):
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    names = [file for file in files if file and file.endswith(".py")]
-    pathlib.Path(__file__).with_name("imported.json").write_text(json.dumps(names))
+RUNS = """
+import json, os, sys
+import fastapi, hypothesis, httpx, pytest, torch, transformers
+
+class Loaded:
+    def __init__(self, file): self.file = file
+    def pytest_sessionfinish(self, session):
+        names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        open(self.file, "w").write(json.dumps([name for name in names if name and name.endswith(".py")]))
+
+for file, arguments in json.load(sys.stdin).items():
+    child = os.fork()
+    if not child:
+        status = pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], [Loaded(file)])
+        sys.stdout.flush()
+        os._exit(status)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{file}: pytest failed")
 """
+"""Runs pytest once for each file to write, in children that share what they import of others; nothing of ours is imported before."""
 
 
 @pytest.fixture
@@ -39,7 +53,7 @@ def tree(tmp_path: Path) -> Tree:
     """One suite for both lanes and one for cards; an adapter that loads others in every way that there is."""
     tree = small_tree(tmp_path)
     tree.write("ci/lanes.toml", 'no_lane = ["README.md", "tests/*"]\n' + LANES)
-    tree.write("suites/connector/test_cards.py", SUITE[: SUITE.index("register_ci")] + ON_CARDS)
+    tree.write("suites/connector/test_cards.py", SUITE[: SUITE.index("register_ci(")] + ON_CARDS)
     tree.edit("harness/engines.toml", "harness.transfer.engines.memory:MemoryConnectorEngine", "harness.adapter:Adapter")
     tree.write("harness/__init__.py", "")
     tree.write("harness/adapter.py", "from harness.package.inner import thing\ndef build():\n    import harness.late\n")
@@ -107,9 +121,9 @@ def test_a_file_that_nothing_leads_to(tree):
 
 def test_an_engine_that_is_named(tree):
     """Leads to its factory, whether the lane judges it or not."""
-    tree.write("harness/engines.toml", ENGINES + ENGINES.replace("connector/a", "tier/b").replace("transfer.engines.memory", "other"))
+    tree.write("harness/engines.toml", ENGINES + ENGINES.replace("connector/a", "connector/b").replace("transfer.engines.memory", "other"))
     tree.write("harness/other.py", "")
-    tree.write("fixtures/more.py", "NAMED = 'tier/b'\n")
+    tree.write("fixtures/more.py", "NAMED = 'connector/b'\n")
     graph = import_graph(tree.root)
 
     assert "harness/other.py" in reached(graph, ["conftest.py"])
@@ -165,12 +179,8 @@ def test_the_command(tree, capsys, monkeypatch):
     git(tree.root, "commit", "-qm", "first")
     tree.write("suites/connector/words.py", "x = 1\n")
     statuses = [main(["conftest.py"], tree.root), main(["README.md"], tree.root), main(["--base", "HEAD", "--json"], tree.root)]
-    read, write = os.pipe()
-    os.write(write, b"suites/connector/words.py\nREADME.md\n")
-    os.close(write)
-    with open(read, encoding="utf-8") as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        statuses.append(main([], tree.root))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("suites/connector/words.py\nREADME.md\n"))
+    statuses.append(main([], tree.root))
 
     assert statuses == [0, 0, 0, 0]
     assert capsys.readouterr().out == 'small\nsmall-h100\n["small-h100"]\nsmall-h100\n'
@@ -210,36 +220,36 @@ def test_an_engine_needs_the_lanes_that_judge_it(needs):
     assert needs.lanes_of("harness/duplex/faults/rows.py") == set()
 
 
-@pytest.mark.parametrize("lane", [lane.name for lane in read_lanes()])
-def test_what_a_lane_imports_selects_it(needs, lane, tmp_path):
-    """Every file of the checkout that the collection of the lane's own tests on its own engines has loaded."""
-    items = [item for own in needs.taken[lane].values() for item in own]
-    marks = next(one.marks for one in needs.lanes if one.name == lane)
-    loaded = imported(
-        tmp_path, sorted({item.module for item in items}), sorted({item.engine for item in items}), "--collect-only", "-m", marks
+@pytest.fixture(scope="module")
+def loaded(needs, tmp_path_factory) -> dict[str, set[str]]:
+    """Lane to the files of the checkout that the collection of its own tests on its own engines loads; and `run`, to those of a run."""
+    folder, runs = tmp_path_factory.mktemp("loaded"), {}
+    for lane in needs.lanes:
+        items = [item for own in needs.taken[lane.name].values() for item in own]
+        modules, engines = dict.fromkeys(item.module for item in items), dict.fromkeys(item.engine for item in items)
+        runs[lane.name] = [*modules, "--collect-only", "-m", lane.marks, *(f"--engine={engine}" for engine in engines)]
+    suites = ["suites/transfer/test_role.py", "suites/tier/test_http.py", "suites/duplex/test_rows.py"]
+    runs["run"] = [*suites, "-m", "cpu", "--engine=transfer/reference", "--engine=tier/reference-http", "--engine=duplex/reference"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    given = json.dumps({str(folder / f"{name}.json"): arguments for name, arguments in runs.items()})
+    ran = subprocess.run(
+        [sys.executable, "-c", RUNS], cwd=ROOT, env=environment, input=given, text=True, capture_output=True, timeout=900, check=False
     )
-
-    assert {"conftest.py", "markers.py", "harness/pytest_plugin/routing.py", items[0].module} <= loaded
-    assert {file for file in loaded if lane not in needs.lanes_of(file)} == set()
-
-
-def test_what_a_run_imports_selects_its_lane(needs, tmp_path):
-    """The same where tests ran: an engine of each kind, and children that serve one."""
-    suites = ["transfer/test_role.py", "transfer/test_connector_input.py", "tier/test_input.py", "duplex/test_rows.py"]
-    engines = ["transfer/reference", "connector/*", "tier/reference*", "duplex/reference"]
-    loaded = imported(tmp_path, [f"suites/{suite}" for suite in suites], engines, "-m", "cpu")
-
-    assert {"harness/duplex/reference/engine.py", "harness/tier/reference/engine.py", "harness/tier/server/forked.py"} <= loaded
-    assert {file for file in loaded if "cpu" not in needs.lanes_of(file)} == set()
-
-
-def imported(tmp_path: Path, modules: list[str], engines: list[str], *options: str) -> set[str]:
-    """The files of the checkout that a run of pytest had loaded at its end."""
-    (tmp_path / "dump_imported.py").write_text(IMPORTED)
-    asked = [argument for engine in engines for argument in ("--engine", engine)]
-    command = [sys.executable, "-m", "pytest", *modules, "-q", "-p", "no:cacheprovider", "-p", "dump_imported", *asked, *options]
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    files = [Path(file) for file in json.loads((tmp_path / "imported.json").read_text())]
-    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT)}
+    found = {name: [Path(file) for file in json.loads((folder / f"{name}.json").read_text())] for name in runs}
+    return {name: {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT)} for name, files in found.items()}
+
+
+@pytest.mark.parametrize("lane", [lane.name for lane in read_lanes()])
+def test_what_a_lane_imports_selects_it(needs, loaded, lane):
+    """Every file of the checkout that its collection has loaded."""
+    suites = {item.module for own in needs.taken[lane].values() for item in own}
+
+    assert {"conftest.py", "markers.py", "harness/pytest_plugin/routing.py", *suites} <= loaded[lane]
+    assert {file for file in loaded[lane] if lane not in needs.lanes_of(file)} == set()
+
+
+def test_what_a_run_imports_selects_its_lane(needs, loaded):
+    """The same where tests have run, on an engine of each kind."""
+    assert {"harness/duplex/reference/engine.py", "harness/tier/engines/served.py"} <= loaded["run"] - loaded["mooncake"]
+    assert {file for file in loaded["run"] if "cpu" not in needs.lanes_of(file)} == set()
