@@ -39,8 +39,8 @@ class Needs:
         self.lanes: list[Lane] = read_lanes(lanes_toml)
         self.no_lane = read_no_lane(lanes_toml)
         self.taken = assign(collect(root), self.lanes)
-        self._graph = import_graph(root)
-        self._files = {name: reached(self._graph, roots) for name, roots in _roots(root, self.taken).items()}
+        self.graph = import_graph(root)
+        self._files = {name: reached(self.graph, roots) for name, roots in _roots(root, self.taken).items()}
 
     def lanes_of(self, file: str) -> set[str]:
         """The names of the lanes that a change of the file needs; its path below the root, with slashes."""
@@ -50,7 +50,7 @@ class Needs:
         environment = _environment(file)
         if environment is not None:
             return {lane.name for lane in self.lanes if environment in lane.environments}
-        if file not in self._graph or any(fnmatchcase(file, pattern) for pattern in _SAME_IN_ALL):
+        if file not in self.graph or any(fnmatchcase(file, pattern) for pattern in _SAME_IN_ALL):
             return every
         return {name for name, files in self._files.items() if file in files}
 

@@ -247,6 +247,7 @@ def test_what_a_lane_imports_selects_it(needs, loaded, lane):
 
     assert {"conftest.py", "markers.py", "harness/pytest_plugin/routing.py", *suites} <= loaded[lane]
     assert {file for file in loaded[lane] if lane not in needs.lanes_of(file)} == set()
+    assert loaded[lane] - reached(needs.graph, suites) > {"conftest.py"}, "suites alone lead to all of it: this would see no missing edge"
 
 
 def test_what_a_run_imports_selects_its_lane(needs, loaded):
