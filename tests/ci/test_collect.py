@@ -136,7 +136,7 @@ def test_d(judge, carrier_of_plugin):
 
 
 def test_engines_through_fixtures(tree):
-    """Of a plugin, of the file, of its class, one that is used by every test, one under another name, one in place of another even for those of plugins."""
+    """Of a plugin, the file and its class; used by every test, under another name, in place of another (for a plugin's fixtures, too)."""
     tree.write(TEST, ODD)
     tree.write("fixtures/own.py", PLUGIN)
     tree.write("harness/engines.toml", (ROOT / "harness" / "engines.toml").read_text())
