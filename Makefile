@@ -25,7 +25,7 @@ embedded = $(foreach engine,$(EMBEDDED),--engine '$(engine)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help conformance test engine lint actionlint format lock clean check-python
+.PHONY: help conformance test engine lint actionlint lane format lock clean check-python
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -46,6 +46,10 @@ engine: check-python ## NAME=vllm-omni: builds ci/engines/NAME.txt in a cached e
 	@out=$$($(PYTHON) ci/engine_env.py '$(NAME)') || exit 1; \
 	python=$$(printf '%s\n' "$$out" | tail -n 1); \
 	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)*' $(addprefix --engine ,$(ALSO_$(ENGINE))) $(call record,engine-$(NAME)) $(ARGS)
+
+lane: $(STAMP) ## NAME=cpu: runs a lane of ci/lanes.toml on this machine, whole, and judges it
+	@test -n '$(NAME)' || { echo 'make lane: say which one, for instance NAME=cpu; ci/lanes.toml holds them' >&2; exit 2; }
+	$(VENV_PYTHON) -m ci.local --lane '$(NAME)' $(ARGS)
 
 lint: $(STAMP) ## ruff, and whether the code is formatted
 	$(VENV_PYTHON) -m ruff check $(ARGS)
@@ -70,7 +74,7 @@ lock: check-python ## writes requirements.lock anew from pyproject.toml; ARGS=--
 	   grep -Ev '^(cuda-|nvidia-|triton=)' build/resolved.lock; } > requirements.lock
 
 clean: ## removes what these commands made: environments, results, caches
-	rm -rf $(VENV) .engines results build .hypothesis .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .engines judged results build .hypothesis .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-python:

@@ -109,7 +109,7 @@ def _shard(job: jobs.Job) -> dict[str, object]:
             "SHARDS": str(lane.shards),
         },
         "agents": {"queue": queue(lane)},
-        "artifact_paths": f"results/{lane.name}/*",
+        "artifact_paths": f"results/{lane.name}/**/*",
         "timeout_in_minutes": lane.minutes,
         # An agent that was lost says nothing about the tests.
         "retry": {"automatic": [{"exit_status": -1, "limit": 1}]},
@@ -117,7 +117,7 @@ def _shard(job: jobs.Job) -> dict[str, object]:
 
 
 def _judge(lane: Lane, shards: Sequence[str]) -> dict[str, object]:
-    download = 'buildkite-agent artifact download "results/$LANE/*" .\n'
+    download = 'buildkite-agent artifact download "results/$LANE/**/*" .\n'
     return {
         "label": "All of it",
         "key": f"{lane.name}-judge",
@@ -125,7 +125,7 @@ def _judge(lane: Lane, shards: Sequence[str]) -> dict[str, object]:
         "command": _shell(download, jobs.JUDGE),
         "env": {"LANE": lane.name},
         "agents": {"queue": CPU_QUEUE},
-        "artifact_paths": [f"merged/{lane.name}.*", f"report/{lane.name}/**/*"],
+        "artifact_paths": f"judged/{lane.name}/**/*",
         "timeout_in_minutes": 20,
     }
 

@@ -196,8 +196,8 @@ def _judge() -> dict[str, object]:
             *_checkout(1),
             {"uses": DOWNLOAD, "with": results},
             {"name": "Environment", "run": jobs.OWN_ENVIRONMENT},
-            {"name": "Merge, report, least counts", "run": jobs.JUDGE},
-            _upload("report.${{ inputs.lane }}", "merged\nreport\n"),
+            {"name": "Merge, least counts, report", "run": jobs.JUDGE},
+            _upload("judged.${{ inputs.lane }}", "judged"),
         ],
     }
 

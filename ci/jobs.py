@@ -23,14 +23,12 @@ sudo apt-get install --yes --no-install-recommends "${packages[@]}"
 ENVIRONMENT = f'{_INTERPRETER} ci/engine_env.py --platform "$PLATFORM" "$ENVIRONMENT"\n'
 TESTS = f"""\
 python=$({_INTERPRETER} ci/engine_env.py --platform "$PLATFORM" "$ENVIRONMENT" | tail -n 1)
-"$python" -m ci.run --lane "$LANE" --environment "$ENVIRONMENT" --shard "$SHARD/$SHARDS" --out "results/$LANE"
+"$python" -m ci.run --lane "$LANE" --environment "$ENVIRONMENT" --shard "$SHARD/$SHARDS" --out "results/$LANE/$ENVIRONMENT"
 """
 OWN_ENVIRONMENT = f"{_INTERPRETER} ci/engine_env.py {OWN}\n"
 JUDGE = f"""\
 python=$({_INTERPRETER} ci/engine_env.py {OWN} | tail -n 1)
-"$python" -m ci.merge "results/$LANE" -o "merged/$LANE"
-"$python" -m harness report "merged/$LANE.jsonl" -o "report/$LANE"
-"$python" -m ci.least check --lane "$LANE" "merged/$LANE.jsonl"
+"$python" -m ci.judge --lane "$LANE" --results results --out judged
 """
 # Reading suites takes none of what suites import.
 READER = f"""\
