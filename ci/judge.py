@@ -1,4 +1,4 @@
-"""What the shards of a lane say together: `python -m ci.judge --lane NAME` merges them, holds them to the least counts, and writes a report.
+"""What the shards of a lane say together: `python -m ci.judge --lane NAME` merges them, counts what holds, and writes a report.
 
 Each environment is merged by itself: two releases of one engine have tests of the same names. Exits with 1 where a step fails, after all
 of them.
