@@ -295,7 +295,7 @@ async def _at_once(tier_http: HttpStage, bodies: list[dict[str, Any]]) -> list[h
 async def _leave(tier_http: HttpStage, body: dict[str, Any], idle: dict[str, int]) -> dict[str, int]:
     """What the server says it holds while the client waits; then the client is gone.
 
-    It leaves once the server says that it holds something, however long that takes to show, or has nothing left to leave: the answer is here.
+    It leaves once the server says that it holds something, however long that takes to show, or when there is nothing to leave any more.
     """
     client = tier_http.client
     async with httpx.AsyncClient(base_url=client.base_url, headers=client.headers, timeout=ANSWER, trust_env=False) as one:
