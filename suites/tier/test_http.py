@@ -8,9 +8,10 @@ import httpx
 from fixtures.tier_http import ANSWER, COMPLETIONS, HttpStage, check_refusal
 from harness.core.capabilities import TierCap, requires
 from harness.core.claims import claim
-from markers import register_ci
+from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=5, suite="tier-cpu")
+register_cuda_ci(est_time=1, suite="tier-h100")
 
 HUGE = (10**9, 10**30)
 
