@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from ci.engine_env import CannotBuild, build
-from ci.judge import judge, results_of
+from ci.judge import judge, merge, results_of
 from ci.lanes import OWN, ROOT, Lane, LaneError, find_lane, read_lanes
 
 
@@ -63,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ci.local: --out {out}: is not empty; name another folder", file=sys.stderr)
         return 2
     passed = run_lane(lane, out / "shards", asked.pytest)
-    return int(not (judge(lane, out / "shards", out / "judged") and passed))
+    merged = merge(lane, out / "shards", out)
+    return int(not (judge(lane, out, out / "report") and merged and passed))
 
 
 if __name__ == "__main__":
