@@ -23,7 +23,7 @@ else:
 LANES = read_lanes()
 FILES = matrix.files(LANES)
 CPU = find_lane("cpu", LANES)
-CARDS = find_lane("transfer-2-cards", LANES)
+CARDS = find_lane("omni-h100", LANES)
 
 
 def load(path: str) -> dict:
@@ -197,9 +197,16 @@ def test_a_lane_of_cards_asks_for_machines_that_have_them():
     given = next(given for given in called("weekly") if given["lane"] == CARDS.name)
     steps = load(f"{buildkite.LANES_FOLDER}/{CARDS.name}.yml")["steps"][0]["steps"]
 
-    assert json.loads(given["runs-on"]) == ["self-hosted", "gpu", "h100", "cards-2"]
-    assert [step["agents"]["queue"] for step in steps] == ["gpu-h100-cards-2", "cpu"]
+    assert json.loads(given["runs-on"]) == ["self-hosted", "gpu", "h100", "cards-1"]
+    assert [step["agents"]["queue"] for step in steps] == ["gpu-h100-cards-1", "cpu"]
     assert given["platform"] == steps[0]["env"]["PLATFORM"] == "cuda"
+
+
+def test_a_lane_of_more_cards_asks_for_other_machines():
+    four = dataclasses.replace(CARDS, card_class="H200", cards=4)
+
+    assert github.runs_on(four) == ["self-hosted", "gpu", "h200", "cards-4"]
+    assert buildkite.queue(four) == "gpu-h200-cards-4"
 
 
 @pytest.mark.parametrize("lane", LANES, ids=lambda lane: lane.name)
