@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ CPU = find_lane("cpu", LANES)
 CARDS = find_lane("omni-h100", LANES)
 
 
+@cache
 def load(path: str) -> dict:
     return YAML(typ="safe").load(FILES[path])
 

@@ -128,12 +128,13 @@ def test_a_name_that_means_nothing_is_found(tmp_path):
     assert {Path(path).stem for path, messages in found.items() if any(Path(path).stem in message for message in messages)} == set(WRONG)
 
 
-@pytest.mark.parametrize("where", shell_lines())
-def test_shell_parses_and_holds_no_text_of_strangers(where):
-    script = shell_lines()[where]
+SHELL = shell_lines()
 
-    assert parses(script)
-    assert expressions(script) == []
+
+@pytest.mark.parametrize("where", SHELL)
+def test_shell_parses_and_holds_no_text_of_strangers(where):
+    assert parses(SHELL[where])
+    assert expressions(SHELL[where]) == []
 
 
 def test_shell_that_does_not_parse_and_an_expression_in_it_are_seen():
