@@ -39,9 +39,10 @@ if [[ $schedule != pull_request ]]; then
 fi
 
 git fetch --no-tags origin "+refs/heads/$BUILDKITE_PULL_REQUEST_BASE_BRANCH:refs/remotes/origin/assay-base"
+base=$(git merge-base HEAD refs/remotes/origin/assay-base)
 python3.11 -m venv build/reader
 build/reader/bin/python -m pip install --quiet --constraint requirements.lock pytest
-affected=$(build/reader/bin/python -m ci.affected --base origin/assay-base)
+affected=$(build/reader/bin/python -m ci.affected --base "$base")
 for lane in "${lanes[@]}"; do
     if grep --quiet --fixed-strings --line-regexp "$lane" <<< "$affected"; then
         upload "$lane"

@@ -76,9 +76,10 @@ if [[ $schedule != pull_request ]]; then
     exit
 fi
 
-git fetch --no-tags origin "+refs/heads/$BUILDKITE_PULL_REQUEST_BASE_BRANCH:refs/remotes/origin/assay-base\""""
+git fetch --no-tags origin "+refs/heads/$BUILDKITE_PULL_REQUEST_BASE_BRANCH:refs/remotes/origin/assay-base"
+base=$(git merge-base HEAD refs/remotes/origin/assay-base)"""
 _REACHED = f"""\
-affected=$({jobs.AFFECTED} --base origin/assay-base)
+affected=$({jobs.AFFECTED} --base "$base")
 for lane in "${{lanes[@]}}"; do
     if grep --quiet --fixed-strings --line-regexp "$lane" <<< "$affected"; then
         upload "$lane"

@@ -66,9 +66,9 @@ def upload(tmp_path):
     bin_.mkdir()
     scripts = {
         "buildkite-agent": 'echo "$4" >> uploaded',
-        "git": 'printf "%s\\n" "$@" > fetched',
+        "git": 'if [[ $1 == fetch ]]; then printf "%s\\n" "$@" > fetched; else echo 0123abc; fi',
         "python3.11": "mkdir -p build/reader/bin && cp bin/reader build/reader/bin/python",
-        "reader": 'if [[ $2 == ci.affected ]]; then printf "soak\\ncpu\\n"; fi',
+        "reader": 'if [[ "$*" == "-m ci.affected --base 0123abc" ]]; then printf "soak\\ncpu\\n"; fi',
     }
     for name, text in scripts.items():
         (bin_ / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
