@@ -86,10 +86,10 @@ class Problems:
 
     @contextmanager
     def kept(self, where: str = "") -> Iterator[None]:
-        """Whatever ValueError is raised inside is kept, `where` before its text, and goes no further."""
+        """Whatever is wrong inside with a file or what it says is kept, `where` before its text, and goes no further."""
         try:
             yield
-        except ValueError as wrong:
+        except (ValueError, OSError) as wrong:
             self.add(f"{where}: {wrong}" if where else str(wrong))
 
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 import markers
 from ci.closures import FUNCTION, Function, Scope, asked, closure, extended, fixtures_of
-from ci.sources import Problems, Source, SourceError
+from ci.sources import Problems, Source
 from harness.core.claims import Claim, claim_of
 from harness.core.names import unknown
 
@@ -229,6 +229,3 @@ def _check_names(source: Source, problems: Problems) -> None:
 
 def _is_test(name: str) -> bool:
     return name.startswith(("test", "Test"))
-
-
-__all__ = ["Register", "SourceError", "SuiteFile", "Test", "read_suite_file"]
