@@ -218,3 +218,12 @@ def test_commands_import_neither_torch_nor_suites(module):
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=RESULTS.parents[1])
 
     assert ran.stdout.strip() == ""
+
+
+def test_a_lane_that_is_gone_is_dropped(file, capsys):
+    write_least(read_least(file) | {("gone", "own"): Committed(never="no card")}, file)
+
+    assert run("check", *LANE, REFERENCE, BUDGET) == 2
+    assert run("update", *LANE, REFERENCE, BUDGET) == 0
+    assert "dropped: gone.own: there is no such lane and environment" in capsys.readouterr().out
+    assert ("gone", "own") not in read_least(file)
