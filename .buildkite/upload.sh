@@ -27,7 +27,7 @@ case $schedule in
     pull_request) lanes=(cpu) ;;
     merge) lanes=(cpu) ;;
     nightly) lanes=(engines mooncake) ;;
-    weekly) lanes=(soak soak-h100 omni-h100 duplex-h100 transfer-h100 prefix-cache-h100) ;;
+    weekly) lanes=(soak soak-h100 omni-h100 duplex-h100 transfer-h100 prefix-cache-h100 transfer-2-cards transfer-4-cards) ;;
     *)
         echo "ASSAY_SCHEDULE=$schedule: no lane has such a schedule" >&2
         exit 2

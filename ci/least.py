@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ci.collect import CollectError
 from ci.lanes import Lane, LaneError, find_lane, read_lanes
-from ci.least_counts import LEAST_TOML, Committed, LeastError, read_least, unfit, write_least
+from ci.least_counts import LEAST_TOML, Committed, LeastError, places, read_least, unfit, write_least
 from ci.least_reached import Reached, WrongLane, lane_items, reached
 from ci.least_update import Refused, committed_by
 from harness.core.names import unknown
@@ -25,7 +25,7 @@ def shortages(committed: Committed, found: Reached) -> list[str]:
     """A line for each engine and claim group in which fewer hold than are committed: what is committed, what was reached, and why."""
     places = [((engine, group), least) for engine, groups in sorted(committed.counts.items()) for group, least in sorted(groups.items())]
     return [
-        f"LESS  {' '.join(place)}: {found.count(place)} of {least}: {found.why(place)}"
+        f"LESS  {' '.join(place)}: {found.count(place)} of {least}: {found.why(place, least)}"
         for place, least in places
         if found.count(place) < least
     ]
@@ -74,7 +74,10 @@ def update(options: argparse.Namespace) -> int:
         found = reached(runs, items, f"{lane.name}.{environment}")
         before = least.get(key, Committed())
         least[key] = committed_by(runs, found, items, before, lower=options.lower, although=options.although)
-    write_least(least)
+    kept = {key: value for key, value in least.items() if key in places(read_lanes())}
+    for key in sorted(least.keys() - kept.keys()):
+        print(f"dropped: {'.'.join(key)}: there is no such lane and environment")
+    write_least(kept)
     engines = least[key].counts
     said = f"{sum(sum(g.values()) for g in engines.values())} claims of {len(engines)} engines" if engines else "never recorded"
     print(f"{LEAST_TOML}: {lane.name}.{environment}: {said}")

@@ -89,9 +89,14 @@ def _table(where: str, value: object) -> Mapping[str, Any]:
     return value
 
 
+def places(lanes: Iterable[Lane]) -> list[tuple[str, str]]:
+    """Every lane with each of its environments."""
+    return [(lane.name, environment) for lane in lanes for environment in lane.environments]
+
+
 def unfit(least: Least, lanes: Iterable[Lane]) -> list[str]:
     """A line for each lane and environment that the file lacks, and for each of the file that there is not."""
-    there = [(lane.name, environment) for lane in lanes for environment in lane.environments]
+    there = places(lanes)
     lacking = [f"{'.'.join(key)}: no least counts; {_how(*key)}" for key in there if key not in least]
     names = [".".join(key) for key in there]
     return lacking + [unknown("lane and environment", ".".join(key), names) for key in least if key not in there]

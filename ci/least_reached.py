@@ -42,11 +42,12 @@ class Reached:
                 found[place[0]][place[1]] = self.count(place)
         return dict(found)
 
-    def why(self, place: Place) -> str:
-        """Why the others of the place do not hold: verdicts and reasons, with how many there are of each."""
+    def why(self, place: Place, least: int) -> str:
+        """Why fewer than `least` of the place hold: the verdicts and reasons of those that do not, with how many there are of each."""
         others = Counter((str(r.verdict), r.reason) for r in self.results.get(place, ()) if r.verdict not in HOLDS)
         told = [f"{number} {verdict}" + (f" ({reason})" if reason else "") for (verdict, reason), number in sorted(others.items())]
-        return "; ".join(told) or "the others are not among the results"
+        absent = least - self.count(place) - others.total()
+        return "; ".join(told + ([f"{absent} not among the results"] if absent > 0 else []))
 
 
 def lane_items(lane: Lane, environment: str) -> list[Item]:
@@ -60,11 +61,11 @@ def nodeid(result: Result) -> str:
 
 
 def reached(runs: Iterable[RecordedRun], items: Iterable[Item], lane: str) -> Reached:
-    """The runs' results. Raises WrongLane for a test that is not one of `items`."""
+    """The runs' results, less those of planted faults. Raises WrongLane for a test that is not one of `items`."""
     there = {item.nodeid for item in items}
     decided: dict[str, Result] = {}
     for run in runs:
-        for result in run.results:
+        for result in (result for result in run.results if not result.fault):
             if nodeid(result) not in there:
                 raise WrongLane(f"{run.path}: {result.test} is no test that {lane} takes; give the results of that lane and environment")
             if result.test not in decided or result.verdict not in HOLDS:

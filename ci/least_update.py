@@ -26,9 +26,8 @@ def committed_by(
         _check_run(run)
     absent = sorted({item.nodeid for item in items} - {nodeid(result) for run in runs for result in run.results})
     if absent and not although:
-        raise Refused(
-            f"{len(absent)} tests of the lane are not in the results, {absent[0]} among them; run all of it, or say --although WHY"
-        )
+        said = f"{len(absent)} of the lane's tests are not in the results, {absent[0]} among them"
+        raise Refused(f"{said}; run all of it, or say --although WHY")
     counts = found.counts()
     if not counts:
         raise Refused("no claim holds in the results: there is nothing to commit to")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core import determinism
+from harness.core import determinism, leases
 from harness.core.claims import ClaimError, read_claims
 from harness.core.constants import workloads
 from harness.core.faults import KINDS, Fault, find_fault, find_faults
@@ -29,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=DEFAULT_SEED, help="the run's one seed (default: %(default)s)")
     group.addoption(
         "--deadline", type=float, default=DEFAULT_DEADLINE, metavar="SECONDS", help="for one engine call (default: %(default)s)"
+    )
+    group.addoption(
+        "--lease-deadline",
+        type=float,
+        default=leases.DEADLINE,
+        metavar="SECONDS",
+        help="for cards that other processes hold (default: %(default)s)",
     )
     group.addoption(
         "--set", action="append", default=[], metavar="kind.name=value", dest="assay_set", help="a constant of a kind's workload"
@@ -97,6 +104,8 @@ def _resolve(config: pytest.Config) -> Run:
     registry = Registry([*builtin_specs(), *entry_point_specs(), *brought])
     if not 0 < option.deadline < float("inf"):
         raise ValueError(f"--deadline {option.deadline}: give seconds above 0")
+    if not 0 < option.lease_deadline < float("inf"):
+        raise ValueError(f"--lease-deadline {option.lease_deadline}: give seconds above 0")
     if not 0 <= option.seed < 2**63:
         raise ValueError(f"--seed {option.seed}: give a number from 0 to {2**63 - 1}")
     if option.prove and (config.invocation_params.dir / option.prove).exists():

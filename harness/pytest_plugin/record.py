@@ -26,6 +26,7 @@ from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
 from harness.pytest_plugin import known, machine, text
+from harness.pytest_plugin.cards import HOLDER
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
@@ -80,6 +81,7 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
         "unavailable": run.unavailable,
         "boots": dict(run.boots),
+        "leases": run.leases,
         "seconds": {name: round(seconds, 4) for name, seconds in run.spent.items()},
         "verdicts": [{"kind": kind, "engine": engine, **row} for (kind, engine), row in sorted(counts.items())],
         "proof": scorer.outcome() if scorer else None,
@@ -169,6 +171,8 @@ class Recorder:
         run.boots.update(told.get("boots", {}))
         run.spent.update(told.get("spent", {}))
         run.doctor.update(told.get("doctor", {}))
+        if told.get("cards"):
+            run.leases[node.gateway.id] = told["cards"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -198,7 +202,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     config = session.config
     if hasattr(config, "workerinput"):
         run = config.stash[RUN]
-        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent), "doctor": run.doctor}
+        cards = config.stash[HOLDER].told()
+        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent), "doctor": run.doctor, "cards": cards}
     elif not config.option.collectonly and not config.option.plan:
         _write_session(config)
     result = yield
