@@ -111,7 +111,7 @@ def _shard(job: jobs.Job) -> dict[str, object]:
         },
         "agents": {"queue": queue(lane)},
         "artifact_paths": f"results/{lane.name}/**/*",
-        "timeout_in_minutes": lane.minutes,
+        "timeout_in_minutes": lane.minutes + jobs.MARGIN,
         # An agent that was lost says nothing about the tests.
         "retry": {"automatic": [{"exit_status": -1, "limit": 1}]},
     }

@@ -14,6 +14,8 @@ from ci.lanes import OWN, SCHEDULES, Lane
 PYTHON = "3.11"
 """What the files of ci/engines are for."""
 _INTERPRETER = f"python{PYTHON}"
+MARGIN = 30
+"""Minutes of a job beyond the lane's, which `ci.run` ends the tests after: for building an environment, and for keeping what there is."""
 
 PACKAGES = """\
 read -ra packages <<< "$PACKAGES"
