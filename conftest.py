@@ -8,6 +8,7 @@ pytest_plugins = [
     "fixtures.schedules",
     "fixtures.connector",
     "fixtures.processes",
+    "fixtures.worlds",
     "fixtures.duplex",
     "fixtures.duplex_dialogue",
     "fixtures.duplex_schedules",

@@ -2,9 +2,9 @@
 
 Each shard is a Ray task that asks a node for its cards and their class, and runs `python -m ci.run` in that node's checkout: the same
 command as by hand and on every CI system. The checkout lies at one path on every node (--checkout), at the driver's commit, with Assay
-installed in the Python that Ray runs in there (--python names another); that also builds the environment of an engine, where it is not
-there yet. Ray's own shipping of a folder would leave out .git, from which a record has its commit, and the environments, which take minutes
-to build and are kept. Results come back through Ray.
+installed in the Python that Ray runs in there; an engine's environment is built where it is not there yet (or --python names one). Ray's own
+shipping of a folder would leave out .git, from which a record has its commit, and the environments, which take minutes to build and are
+kept. Results come back through Ray.
 
 A shard whose node or worker died is run again (--retries); one whose tests failed is not. When all are done with, DIR/NAME-ENV.jsonl and
 .xml hold every test once (`ci.merge`), and the exit status is the worst of the shards', as pytest gives them: 2 interrupted, 3 a shard
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.node:
             print(_declaration(*asked.node))
             return 0
+        if asked.python and not asked.environment:
+            raise LaneError("--python: give the --environment that it is of")
         if (asked.address or "").startswith("ray://"):
             raise CannotStart(f"--address {asked.address}: a Ray client cannot follow shards; run this on a node, with HOST:PORT")
         lane = find_lane(asked.lane, read_lanes())
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the Python on every node (the one that Ray runs in there)",
+        help="the Python on every node (of `own` the one that Ray runs in there, else the environment's)",
     )
     parser.add_argument(
         "--seconds",
@@ -148,6 +150,7 @@ def run(lane: Lane, planned: dict[str, list[Job]], asked: argparse.Namespace) ->
     order = {
         "checkout": str(asked.checkout),
         "python": asked.python,
+        "platform": lane.platform,
         "commit": commit_of(ROOT),
         "most_bytes": asked.max_mib * 2**20,
     }

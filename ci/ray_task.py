@@ -44,8 +44,8 @@ def commit_of(checkout: Path) -> str:
 def attempt(order: Mapping[str, Any]) -> Iterator[Message]:
     """Run `order` on this node.
 
-    Its keys: name; environment; command (what follows the Python); checkout; python; commit; seconds (its limit); most_bytes (of both
-    files).
+    Its keys: name, environment, platform, command (what follows the Python), checkout, python (empty: the environment's own, built where it
+    is not there), commit, seconds (its limit), most_bytes (of both files).
     """
     import ray
 
@@ -58,8 +58,8 @@ def attempt(order: Mapping[str, Any]) -> Iterator[Message]:
     with tempfile.TemporaryDirectory(prefix="assay-shard-") as folder:
         output = Path(folder, "output")
         yield "started", (socket.gethostname(), ray.get_runtime_context().get_assigned_resources())
-        if order["environment"] != OWN:
-            python = _engine_python(order["environment"], python, checkout, output, end)
+        if order["environment"] != OWN and not order["python"]:
+            python = _engine_python(order, checkout, output, end)
             if not python:
                 yield "refused", f"{socket.gethostname()}: environment {order['environment']} was not built"
                 yield "ended", (None, _tail(output))
@@ -101,9 +101,10 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
     return process.returncode is None
 
 
-def _engine_python(environment: str, python: str, checkout: Path, output: Path, end: float) -> str:
+def _engine_python(order: Mapping[str, Any], checkout: Path, output: Path, end: float) -> str:
     """The Python of an engine's environment, which is built where it is not there yet; empty where that fails or takes too long."""
-    with _started([python, "ci/engine_env.py", environment], checkout, output) as building:
+    command = [sys.executable, "ci/engine_env.py", "--platform", order["platform"], order["environment"]]
+    with _started(command, checkout, output) as building:
         while _runs(building) and time.monotonic() < end:
             pass
     printed = _tail(output).decode(errors="replace").splitlines()

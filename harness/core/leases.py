@@ -52,7 +52,7 @@ class Lease:
 
 
 def common_folder() -> Path:
-    """Where the locks of this user's processes lie. Not under TMPDIR or HOME: one differs between processes, the other is shared by hosts."""
+    """Where the locks of this user's processes lie. Not under TMPDIR or HOME: processes differ in one, hosts share the other."""
     return Path(f"/tmp/assay-cards-{os.getuid()}")
 
 
@@ -85,7 +85,7 @@ def take(num_cards: int, classes: Collection[str] = (), *, deadline: float = DEA
 
 def _lacking(num_cards: int, classes: Collection[str], fit: int) -> str:
     asked = f"one process needs {num_cards} card(s)" + (f", each of class {' and '.join(sorted(classes))}" if classes else "")
-    hint = "; run classes apart, with -m, or with -n, where each worker leases its own" if len(classes) > 1 else ""
+    hint = "; run classes apart, with -m" if len(classes) > 1 else ""
     return f"{asked}; {fit} of {len(cards())} here fit{hint}"
 
 

@@ -29,7 +29,7 @@ def _close_in_child() -> None:
     _OPEN.clear()
 
 
-os.register_at_fork(after_in_child=lambda: _close_in_child())
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class FileLock:
@@ -113,11 +113,8 @@ class Queue:
 
     def before(self, number: int) -> list[str]:
         """The texts of those that stand before place `number`, in their order. Places whose process died are cleared away."""
-        texts = []
-        for path in self._places():
-            if int(path.name) < number and (text := _text_of(path)) is not None:
-                texts.append(text)
-        return texts
+        earlier = [path for path in self._places() if int(path.name) < number]
+        return [text for path in earlier if (text := _text_of(path)) is not None]
 
 
 class Place:

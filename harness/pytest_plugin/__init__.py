@@ -4,6 +4,7 @@ pytest_plugins = [
     "harness.pytest_plugin.options",
     "harness.pytest_plugin.routing",
     "harness.pytest_plugin.soak",
+    "harness.pytest_plugin.cards",
     "harness.pytest_plugin.scheduling",
     "harness.pytest_plugin.engines",
     "harness.pytest_plugin.verdicts",

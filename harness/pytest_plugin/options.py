@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core import determinism
+from harness.core import determinism, leases
 from harness.core.claims import ClaimError, read_claims
 from harness.core.constants import workloads
 from harness.core.faults import KINDS, Fault, find_fault, find_faults
@@ -31,12 +31,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--deadline", type=float, default=DEFAULT_DEADLINE, metavar="SECONDS", help="for one engine call (default: %(default)s)"
     )
     group.addoption(
+        "--lease-deadline",
+        type=float,
+        default=leases.DEADLINE,
+        metavar="SECONDS",
+        help="for cards that other processes hold (default: %(default)s)",
+    )
+    group.addoption(
         "--set", action="append", default=[], metavar="kind.name=value", dest="assay_set", help="a constant of a kind's workload"
     )
     group.addoption("--schedule", metavar="TEXT", help="play this schedule in place of every drawn one, as a replay does")
     group.addoption("--fault", metavar="NAME", help="run the suites against a reference engine with this fault planted")
     group.addoption(
         "--prove", nargs="?", const="*", metavar="GLOB", help="plant every fault (that matches) and demand that its claims fail"
+    )
+    group.addoption(
+        "--strict-known", action="store_true", help="fail the run for a known failure of its engines that is to be looked at again"
     )
     group.addoption("--plan", action="store_true", help="say what would run here and what would not, and run nothing")
     group.addoption("--list-engines", action="store_true", help="list the engines and leave")
@@ -94,6 +104,8 @@ def _resolve(config: pytest.Config) -> Run:
     registry = Registry([*builtin_specs(), *entry_point_specs(), *brought])
     if not 0 < option.deadline < float("inf"):
         raise ValueError(f"--deadline {option.deadline}: give seconds above 0")
+    if not 0 < option.lease_deadline < float("inf"):
+        raise ValueError(f"--lease-deadline {option.lease_deadline}: give seconds above 0")
     if not 0 <= option.seed < 2**63:
         raise ValueError(f"--seed {option.seed}: give a number from 0 to {2**63 - 1}")
     if option.prove and (config.invocation_params.dir / option.prove).exists():

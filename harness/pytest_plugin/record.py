@@ -26,6 +26,7 @@ from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
 from harness.pytest_plugin import known, machine, text
+from harness.pytest_plugin.cards import HOLDER
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
@@ -80,6 +81,7 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
         "unavailable": run.unavailable,
         "boots": dict(run.boots),
+        "leases": run.leases,
         "seconds": {name: round(seconds, 4) for name, seconds in run.spent.items()},
         "verdicts": [{"kind": kind, "engine": engine, **row} for (kind, engine), row in sorted(counts.items())],
         "proof": scorer.outcome() if scorer else None,
@@ -96,6 +98,11 @@ def _commit(config: pytest.Config) -> str:
         check=False,
     )
     return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+def _today() -> datetime.date:
+    """In UTC, so that a run and `ci.known check` say the same wherever they are."""
+    return datetime.datetime.now(datetime.timezone.utc).date()
 
 
 def _case(properties: dict[str, Any]) -> str:
@@ -135,6 +142,9 @@ class Recorder:
         if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
             # All skipped: nobody learned anything, so this must not look like success.
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if session.exitstatus == pytest.ExitCode.OK and self._config.option.strict_known and known.overdue_here(self._config, _today()):
+            # For lanes. A person who runs the suites on an engine did not make the promise, and is only told.
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -148,8 +158,9 @@ class Recorder:
         skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
         for line in self.skips() + skipped:
             terminalreporter.write_line(line)
-        for line in known.overdue(self._config, datetime.date.today()):
-            terminalreporter.write_line(line, yellow=True)
+        failing = known.overdue_here(self._config, _today()) if self._config.option.strict_known else []
+        for line in known.overdue(self._config, _today()):
+            terminalreporter.write_line(line, yellow=line not in failing, red=line in failing)
 
     def _judged(self) -> set[str]:
         return {_case(p) for p in self._last.values()}
@@ -160,6 +171,8 @@ class Recorder:
         run.boots.update(told.get("boots", {}))
         run.spent.update(told.get("spent", {}))
         run.doctor.update(told.get("doctor", {}))
+        if told.get("cards"):
+            run.leases[node.gateway.id] = told["cards"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -189,7 +202,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     config = session.config
     if hasattr(config, "workerinput"):
         run = config.stash[RUN]
-        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent), "doctor": run.doctor}
+        cards = config.stash[HOLDER].told()
+        config.workeroutput["assay"] = {"boots": dict(run.boots), "spent": dict(run.spent), "doctor": run.doctor, "cards": cards}
     elif not config.option.collectonly and not config.option.plan:
         _write_session(config)
     result = yield

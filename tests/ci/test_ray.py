@@ -208,7 +208,7 @@ class Told:
 
     def run(self, *scripts: str, asks: dict | None = None, **changes) -> Told:
         """Each script is run as a shard by the node's Python, with `--out FOLDER` behind it."""
-        order = {"checkout": str(checkout.ROOT), "python": None, "commit": commit_of(checkout.ROOT), "most_bytes": 2**20}
+        order = {"checkout": str(checkout.ROOT), "python": None, "platform": "cpu", "commit": commit_of(checkout.ROOT), "most_bytes": 2**20}
         environment = changes.pop("environment", "own")
         order |= {key: changes.pop(key) for key in list(changes) if key in order}
         rules = Rules(**{"retries": 2, "seconds": DEADLINE, "patience": DEADLINE, "order": order} | changes)
@@ -372,9 +372,10 @@ def test_what_a_node_is_started_with_is_printed(capsys):
         (["--node", "H20", "8"], "unknown card class 'H20'; nearest: H200"),
         (["--lane", "cp"], "unknown lane 'cp'; nearest: cpu"),
         (["--lane", "cpu", "--environment", "vllm"], "lane cpu: unknown environment 'vllm'; there are: own"),
+        (["--lane", "cpu", "--python", "/x"], "--python: give the --environment that it is of"),
         (["--lane", "cpu", "--address", "ray://head:10001"], "a Ray client cannot follow shards"),
     ],
-    ids=["class", "lane", "environment", "client"],
+    ids=["class", "lane", "environment", "python", "client"],
 )
 def test_wrong_use_says_what_to_write(capsys, arguments, text):
     assert ray_runner.main(arguments) == 2

@@ -34,7 +34,9 @@ def test_a_listing_is_parsed():
         (2, "NVIDIA L4", (8, 9), 23034),
         (3, "NVIDIA A100-SXM4-80GB", (8, 0), 81920),
     ]
-    assert one(H100) == Card(0, "NVIDIA H100 80GB HBM3", (9, 0), 81559, "550.54.15", "345", "2619", "GPU-8f1d4c8e-6a0b-4b7e-9a43-2e7c1f1f0a11")
+    assert one(H100) == Card(
+        0, "NVIDIA H100 80GB HBM3", (9, 0), 81559, "550.54.15", "345", "2619", "GPU-8f1d4c8e-6a0b-4b7e-9a43-2e7c1f1f0a11"
+    )
 
 
 def test_clocks_are_kept_as_found():

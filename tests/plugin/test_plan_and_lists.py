@@ -121,7 +121,7 @@ def listed(ran):
 @pytest.fixture
 def one_card(monkeypatch):
     """A machine that gives one card of every class."""
-    monkeypatch.setattr("harness.core.spec.shortage", lambda platform, card_class, n: "one card here" if platform and n > 1 else None)
+    monkeypatch.setattr("harness.core.spec.shortage", lambda platform, _class, n: "one card here" if platform and n > 1 else None)
 
 
 def test_a_test_for_cards_is_judged_on_cards_only(suite, monkeypatch):

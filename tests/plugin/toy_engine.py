@@ -118,6 +118,10 @@ Broken = variant("broken", build_raises=RuntimeError("no kernel image"))
 Twice = variant("twice", profiles={"cpu": {}, "large": {}})
 Big = variant("big", profiles={"cpu": {}, "gpu": {"platform": "cuda", "card_class": "H100", "num_cards": 1, "gpu_gib": 3}})
 Seen = variant("seen", profiles={"cpu": {"num_cards": 1, "gpu_gib": 3}})
+ON_CARDS = {"platform": "cuda", "card_class": "H100", "gpu_gib": 3}
+Single = variant("single", profiles={"gpu": {**ON_CARDS, "num_cards": 1}})
+Double = variant("double", profiles={"gpu": {**ON_CARDS, "num_cards": 2}})
+Quad = variant("quad", profiles={"gpu": {**ON_CARDS, "num_cards": 4}})
 Stuck = variant("stuck")
 NoSpec = type("NoSpec", (), {"available": Toy.available, "build": Toy.build})
 

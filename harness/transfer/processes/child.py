@@ -22,9 +22,14 @@ from harness.core.blueprint import Blueprint
 from harness.core.clock import SystemClock
 from harness.transfer.processes.freight import packed, unpacked
 from harness.transfer.processes.line import Line, LineBroken
-from harness.transfer.protocol import Connector
+from harness.transfer.protocol import Connector, Delivery
 from harness.transfer.witness import WitnessConnector
 
+NCCL_ENVIRONMENT = {
+    "NCCL_NVLS_ENABLE": "0",  # NVLink multicast needs rights that a container seldom has, and no claim is about it
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # a lost rank is an error of the call, not the end of the process
+}
+"""Of ranks over NCCL, before they join."""
 WORKSHOP = 0
 """The number of the `Workshop` among the objects that a child keeps."""
 
@@ -120,12 +125,29 @@ class Workshop:
     def witness(self, connector: Connector) -> JoinedWitness:
         return JoinedWitness(connector)
 
-    def join(self, rank: int, size: int, store: str, timeout: float) -> None:
-        """Become a rank of a torch.distributed world over gloo on the loopback device; `store` is a file that all ranks share."""
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    def join(self, rank: int, size: int, store: str, timeout: float, backend: str = "gloo") -> None:
+        """Become a rank of a torch.distributed world; `store` is a file that all ranks share. Over NCCL, on card `rank` of those here."""
+        how: dict[str, Any] = {}
+        if backend == "nccl":
+            os.environ |= NCCL_ENVIRONMENT
+            how["device_id"] = torch.device("cuda", rank)
+            torch.cuda.set_device(rank)
+        else:
+            os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         kept = torch.distributed.FileStore(store, size)
-        torch.distributed.init_process_group("gloo", store=kept, rank=rank, world_size=size, timeout=timedelta(seconds=timeout))
-        self._cleanup.callback(torch.distributed.destroy_process_group)
+        torch.distributed.init_process_group(backend, store=kept, rank=rank, world_size=size, timeout=timedelta(seconds=timeout), **how)
+        self._cleanup.callback(self._leave)
+
+    def lies_on(self, delivery: Delivery) -> set[str]:
+        """The devices of the payload's tensors."""
+        payload = delivery.payload
+        return {str(tensor.device) for tensor in (*payload.keys, *payload.values)} if payload else set()
+
+    def _leave(self) -> None:
+        """Of the world. What a rank that died left on the card would be waited for; aborting ends it."""
+        if torch.distributed.get_backend() == "nccl":
+            torch.distributed.group.WORLD.abort()
+        torch.distributed.destroy_process_group()
 
     def close(self) -> None:
         """Close what was built here."""

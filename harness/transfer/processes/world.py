@@ -1,4 +1,4 @@
-"""A torch.distributed world of children, one a rank, over gloo on the loopback device."""
+"""A torch.distributed world of children, one a rank: over gloo on the loopback device, or over NCCL, each on a card of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.blueprint import Blueprint
-from harness.transfer.processes.child import WORKSHOP
+from harness.transfer.processes.child import WORKSHOP, Kept
 from harness.transfer.processes.parent import Child, Pending
 from harness.transfer.processes.remote import Remote, RemoteConnector, RemoteEngine
 from harness.transfer.protocol import Topology, TransferConfig
@@ -19,9 +19,11 @@ COLLECTIVE_TIMEOUT = 10.0
 
 
 class World:
-    """`size` ranks, each with the engine of the blueprint. Close it, or use it as a context manager."""
+    """`size` ranks, each with the engine of the blueprint. Close it, or use it as a context manager. `backend`: gloo or nccl."""
 
-    def __init__(self, blueprint: Blueprint, size: int, deadline: float, timeout: float = COLLECTIVE_TIMEOUT) -> None:
+    def __init__(
+        self, blueprint: Blueprint, size: int, deadline: float, timeout: float = COLLECTIVE_TIMEOUT, backend: str = "gloo"
+    ) -> None:
         self.size = size
         self.connectors: list[RemoteConnector] = []
         self.managers: list[Remote] = []
@@ -29,7 +31,7 @@ class World:
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="assay-world-"))
             self.children = [opened.enter_context(Child(f"rank {rank}", deadline)) for rank in range(size)]
             store = str(Path(folder) / "store")
-            joining = [child.begin(WORKSHOP, "join", rank, size, store, timeout) for rank, child in enumerate(self.children)]
+            joining = [child.begin(WORKSHOP, "join", rank, size, store, timeout, backend) for rank, child in enumerate(self.children)]
             for rank in joining:
                 rank.result()
             self._engines = [RemoteEngine(child, blueprint) for child in self.children]
@@ -42,6 +44,10 @@ class World:
         # All at once: an engine may make its groups here, which is collective.
         deploying = [engine.begin_deploy(topology, connector, config) for engine, topology, connector in parts]
         self.managers = [Remote(child, pending.result()) for child, pending in zip(self.children, deploying, strict=True)]
+
+    def lies_on(self, kept: Sequence[Kept]) -> list[set[str]]:
+        """Of the payload that each rank keeps: the devices on which its tensors lie there."""
+        return [child.call(WORKSHOP, "lies_on", one) for child, one in zip(self.children, kept, strict=True)]
 
     def begin(self, name: str, arguments: Callable[[int], tuple[Any, ...]], keep: bool = False) -> list[Pending]:
         """Call the method of every rank's manager, with the arguments that its rank has, all at once. `keep`: results stay there."""

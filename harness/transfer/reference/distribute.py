@@ -40,7 +40,7 @@ class Distributor:
     def spread(self, request_id: str, deliveries: Sequence[Delivery] = ()) -> Delivery:
         """What this rank is given of the request: the leader's own, or a copy of it; of several, that of its CFG rank.
 
-        A follower's tensors are views of one buffer of its own, where the backend works: on the host for gloo, on the current CUDA device
+        A follower's tensors are views of one buffer of its own, where the backend works: on the host for gloo, on this rank's card
         for NCCL. MISS and FAILED are given on as they are, with their reason.
 
         ValueError for deliveries that do not fit the role or the group; the followers are told FAILED, with that text. TransferError where
@@ -170,8 +170,18 @@ class Distributor:
         """Hang up on the group. A broadcast goes from rank to rank: those behind this one would wait for it until their timeout."""
         group, self._group = self._group, None
         self._lost = True
-        if group is not None:
-            dist.destroy_process_group(group)
+        if group is None:
+            return
+        if dist.get_backend(group) == "nccl":
+            # Destroying would wait for what the card still does: a broadcast that a dead rank left it in, which ends when it is aborted.
+            group.abort()
+        dist.destroy_process_group(group)
 
     def _device(self) -> torch.device:
-        return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+        """Where the backend works: on the host for gloo, on this rank's own card for NCCL."""
+        return self._card() if dist.get_backend() == "nccl" else torch.device("cpu")
+
+    def _card(self) -> torch.device:
+        """The card that the world was joined with; else ranks take the cards that they see in order, one each."""
+        bound = getattr(dist.group.WORLD, "bound_device_id", None)
+        return bound or torch.device("cuda", self._at.rank % torch.cuda.device_count())
