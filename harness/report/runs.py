@@ -7,7 +7,7 @@ A report log is JSON lines. Each test has a report for each of its phases; the l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,7 @@ def read_run(path: Path) -> RecordedRun:
     session: Mapping[str, Any] = {}
     last: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
     seconds: dict[str, float] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        where = f"{path}:{number}"
-        entry = _entry(where, line)
+    for where, entry in read_entries(path):
         kind = entry.get("$report_type")
         if kind == "AssaySession":
             _check_schema(where, entry.get("schema"))
@@ -115,17 +113,26 @@ def read_run(path: Path) -> RecordedRun:
     return RecordedRun(path, session, results)
 
 
-def _lines(path: Path) -> list[str]:
+def read_entries(path: Path, *, cut_off: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each line of a report log, with its place `FILE:NUMBER`. `cut_off`: leave out a last line that its writer did not finish.
+
+    Raises UnreadableRun that names the file and the line.
+    """
     try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as wrong:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as wrong:
         raise UnreadableRun(f"{path}: {wrong}; give what pytest --report-log=FILE wrote") from None
+    whole, rest = lines[:-1], lines[-1]
+    if rest and not cut_off:
+        whole.append(rest)
+    for number, line in enumerate(whole, start=1):
+        yield f"{path}:{number}", _entry(f"{path}:{number}", line)
 
 
-def _entry(where: str, line: str) -> Mapping[str, Any]:
+def _entry(where: str, line: bytes) -> Mapping[str, Any]:
     try:
         entry = json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise UnreadableRun(f"{where}: no JSON; the file was cut off, or is no report log of pytest's") from None
     if not isinstance(entry, dict):
         raise UnreadableRun(f"{where}: {type(entry).__name__}, not an object; give what pytest --report-log=FILE wrote")
