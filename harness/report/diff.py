@@ -14,9 +14,9 @@ INCONCLUSIVE, VACUOUS or ERROR, and what stands in capitals is a regression:
 
 *Declared*: the reason begins with a capability of the kind, so engines.toml (or the adapter) says that the engine does not offer it any
 more, and that declaration is read by whoever reviews it. A claim that no engine has in NEW and that the suites no longer make is listed
-as gone, and is no regression; one that they still make is LOST like any other, and so is each one where a run of NEW has no session line:
-it was cut short.
-An engine that is gone is one regression if OLD had it keep anything; of one that is new only the failures are told. Figures: see `harness.report.diff_figures`.
+as gone, and is no regression; one that they still make is LOST like any other, and so is each where a run of NEW was cut short, which is
+to say that it has no session line. An engine that is gone is one regression if OLD had it keep anything; of one that is new only the
+failures are told. Figures: see `harness.report.diff_figures`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Gone:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that differs between OLD and NEW. `versions`: what it is the version of, OLD's and NEW's, each with commas where there are several."""
+    """All that differs between OLD and NEW. `versions`: of what, OLD's and NEW's, each with commas where there are several."""
 
     rows: tuple[Row, ...]
     figures: tuple[Move, ...]
@@ -113,7 +113,7 @@ class Comparison:
 
 
 def compare(old: Sequence[RecordedRun], new: Sequence[RecordedRun], made: Container[str] = ()) -> Comparison:
-    """OLD and NEW, one run or several each; `made`: the claims that the suites make today. Raises UnreadableRun for a side without results."""
+    """OLD and NEW, one run or several each; `made`: claims of today's suites. Raises UnreadableRun for a side without results."""
     before, after = _by_key("OLD", old), _by_key("NEW", new)
     labels_before, labels_after = _second(before), _second(after)
     claims_before, claims_after = _first(before), _first(after)
@@ -143,21 +143,32 @@ def compare(old: Sequence[RecordedRun], new: Sequence[RecordedRun], made: Contai
 
 def change_of(old: Result | None, new: Result | None) -> Change | None:
     """What the table above says of one claim on one engine; None where nothing changed."""
-    before, after = old.verdict if old else None, new.verdict if new else None
-    if before is after:
+    if (old and old.verdict) is (new and new.verdict):
         return None
-    broke, breaks = bool(before and before.fails_the_run), bool(after and after.fails_the_run)
-    if broke:
-        return Change.FIXED if after is Verdict.PASS else Change.CHANGED
-    if breaks:
-        return Change.NEW_FAILURE
-    if before in _KEPT:
-        if after is Verdict.PASS:
-            return Change.FIXED
-        return Change.WITHDRAWN if new and is_declared(new) else Change.LOST
-    if after in _KEPT:
-        return Change.GAINED
-    return Change.CHANGED if before and after else None
+    change = None
+    match _standing(old), _standing(new):
+        case ("broken", _):
+            change = Change.FIXED if new and new.verdict is Verdict.PASS else Change.CHANGED
+        case (_, "broken"):
+            change = Change.NEW_FAILURE
+        case ("kept", "kept"):
+            change = Change.FIXED if new and new.verdict is Verdict.PASS else Change.LOST
+        case ("kept", _):
+            change = Change.WITHDRAWN if new and is_declared(new) else Change.LOST
+        case (_, "kept"):
+            change = Change.GAINED
+        case ("skipped", "skipped"):
+            change = Change.CHANGED
+    return change
+
+
+def _standing(result: Result | None) -> str:
+    """`broken`, `kept` (PASS or KNOWN), `skipped` or `absent`."""
+    if result is None:
+        return "absent"
+    if result.verdict.fails_the_run:
+        return "broken"
+    return "kept" if result.verdict in _KEPT else "skipped"
 
 
 def is_declared(result: Result) -> bool:

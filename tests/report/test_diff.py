@@ -10,7 +10,7 @@ from harness.core.verdict import Verdict
 from harness.report import diff_pages, diff_sections
 from harness.report.diff import Change, change_of, compare
 from harness.report.diff_figures import Movement, crosses
-from harness.report.runs import Figure, RecordedRun, Result, UnreadableRun
+from harness.report.runs import Figure, RecordedRun, Result, UnreadableRun, read_runs
 
 RECORDED = Path(__file__).parents[2] / "ci/results"
 PASS, KNOWN, FAIL, UNSUPPORTED, UNAVAILABLE = (
@@ -160,7 +160,7 @@ def test_what_was_planted_says_nothing_of_the_engine():
 
 
 def test_a_side_without_results_is_an_error():
-    with pytest.raises(UnreadableRun, match="NEW: no result of an engine in run.jsonl"):
+    with pytest.raises(UnreadableRun, match=r"NEW: no result of an engine in run\.jsonl"):
         compare([run(result())], [run(result(fault="duplex/loud"))])
 
 
@@ -301,8 +301,6 @@ def test_wrong_input_is_told_and_is_status_2(tmp_path, capsys, content, said):
 
 def test_recorded_runs_compare():
     """Real ones: the same file changes nothing, and PersonaPlex' second part lacks what the first judged."""
-    from harness.report.runs import read_runs
-
     runs = {name: read_runs([RECORDED / f"duplex-h200-{name}.jsonl"]) for name in ("personaplex", "personaplex-2")}
 
     assert compare(runs["personaplex"], runs["personaplex"]).regressions == 0
