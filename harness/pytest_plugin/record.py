@@ -1,8 +1,9 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
 Schema 2. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
-fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound and, since schema 2 and where there is one, series: x, y, points), seed, control, machine, replay. In the report
-log a test has a report for each phase; read the last one that holds a `verdict`.
+fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound and, since schema 2 and where there is one,
+series, which holds x, y and points), seed, control, machine, replay. In the report log a test has a report for each phase; read the last
+one that holds a `verdict`.
 """
 
 from __future__ import annotations
