@@ -21,7 +21,12 @@ SUITES = Path(__file__).parents[1] / "suites"
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:2] == ["report", "diff"]:
+        from harness.report import command_diff
+
+        return command_diff.main(words[2:])
+    args = _parser().parse_args(words)
     try:
         args.show(args)
         sys.stdout.flush()

@@ -1,8 +1,9 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
-Schema 1. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
-fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound), seed, control, machine, replay. In the report
-log a test has a report for each phase; read the last one that holds a `verdict`.
+Schema 2. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
+fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound and, since schema 2 and where there is one,
+series, which holds x, y and points), seed, control, machine, replay. In the report log a test has a report for each phase; read the last
+one that holds a `verdict`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from harness.pytest_plugin.cards import HOLDER
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
-SCHEMA = 1
+SCHEMA = 2
 RECORDER = "assay-recorder"
 EXIT_STATUS = pytest.StashKey[int]()
 
@@ -55,7 +56,7 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
         "reason": reason,
         "got": finding.got if finding else "",
         "expected": finding.expected if finding else "",
-        "figures": json.dumps([asdict(f) for f in judge.figures]),
+        "figures": json.dumps([figure.record() for figure in judge.figures]),
         "seed": run.seed,
         "control": judge.control,
         "machine": machine.quoted(item, finding),

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.verdict import Verdict
 
-SCHEMAS = (1,)
+SCHEMAS = (1, 2)
 """Versions of the record that this reader knows."""
 
 _TEXTS = ("claim", "sentence", "level", "engine", "version", "profile", "options", "fault")
@@ -26,13 +26,23 @@ class UnreadableRun(ValueError):
 
 
 @dataclass(frozen=True)
+class Series:
+    """Values against something, as `harness.core.judge.Series` is recorded. y None: it is no number."""
+
+    x: str
+    y: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A number that a test measured. `bound` is the limit that it is held to, or None."""
+    """A number that a test measured. `bound` is the limit that it is held to, or None; `series` (schema 2) is what it sums up."""
 
     name: str
     value: float
     unit: str
     bound: float | None = None
+    series: Series | None = None
 
 
 @dataclass(frozen=True)
@@ -159,10 +169,19 @@ def _check_schema(where: str, schema: object) -> None:
 def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float) -> Result:
     test = str(properties.get("test", entry.get("nodeid", "")))
     try:
-        figures = tuple(Figure(**figure) for figure in json.loads(properties.get("figures", "[]")))
+        figures = tuple(map(_figure, json.loads(properties.get("figures", "[]"))))
         verdict, seed = Verdict(properties["verdict"]), int(properties.get("seed", 0))
     except (ValueError, TypeError, KeyError) as wrong:
         raise UnreadableRun(f"{path}: {test}: {wrong}") from None
     texts = {name: str(properties.get(name) or "") for name in _TEXTS} | {"test": test}
     told = entry.get("longrepr") if verdict.fails_the_run or verdict is Verdict.KNOWN else None
     return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, text=told if isinstance(told, str) else "")
+
+
+def _figure(recorded: Mapping[str, Any]) -> Figure:
+    """Raises TypeError or ValueError for what is no figure."""
+    series = recorded.get("series")
+    if series is None:
+        return Figure(**recorded)
+    points = tuple((float(x), None if y is None else float(y)) for x, y in series["points"])
+    return Figure(**{**recorded, "series": Series(str(series["x"]), str(series["y"]), points)})
