@@ -98,6 +98,11 @@ def _commit(config: pytest.Config) -> str:
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
+def _today() -> datetime.date:
+    """In UTC, so that a run and `ci.known check` say the same wherever they are."""
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def _case(properties: dict[str, Any]) -> str:
     options = f":{properties['options']}" if properties["options"] else ""
     return f"{properties['engine']}{options}@{properties['profile']}"
@@ -135,6 +140,9 @@ class Recorder:
         if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
             # All skipped: nobody learned anything, so this must not look like success.
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if session.exitstatus == pytest.ExitCode.OK and self._config.option.strict_known and known.overdue_here(self._config, _today()):
+            # For lanes. A person who runs the suites on an engine did not make the promise, and is only told.
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -148,8 +156,9 @@ class Recorder:
         skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
         for line in self.skips() + skipped:
             terminalreporter.write_line(line)
-        for line in known.overdue(self._config, datetime.date.today()):
-            terminalreporter.write_line(line, yellow=True)
+        failing = known.overdue_here(self._config, _today()) if self._config.option.strict_known else []
+        for line in known.overdue(self._config, _today()):
+            terminalreporter.write_line(line, yellow=line not in failing, red=line in failing)
 
     def _judged(self) -> set[str]:
         return {_case(p) for p in self._last.values()}
