@@ -20,7 +20,7 @@ Trace = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Series:
-    """Values against something, such as a difference by tick: what `x` and `y` are, units included, and the pairs. y None: it is no number."""
+    """Values against something, such as a difference by tick: what x and y are, with units, and the pairs. y None: it is no number."""
 
     x: str
     y: str
