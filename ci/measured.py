@@ -14,25 +14,23 @@ from statistics import median
 from ci import junit
 from ci.items import Item
 from ci.timings import Timings, TimingsError, is_time
-from harness.core.verdict import Verdict
 from harness.report.runs import UnreadableRun, read_entries
-
-_TELLING = frozenset(verdict.value for verdict in Verdict if verdict is not Verdict.UNAVAILABLE)
 
 
 @dataclass
 class _Test:
-    """Seconds of each phase, whether its set-up passed, and its verdict."""
+    """Seconds of each phase, whether its set-up passed, and whether it is one of Assay's."""
 
     phases: dict[str, float] = field(default_factory=dict)
     up: bool = False
-    verdict: str = ""
+    judged: bool = False
 
 
 def measure(files: Sequence[Path], items: Iterable[Item]) -> list[Timings]:
     """The times of each run, in the order given: a JUnit file beside whose report log is given too is left out, since it tells the same.
 
-    What was UNAVAILABLE took no time that says anything. Raises TimingsError for a file that cannot be read, or tells of no test.
+    A test that was skipped took what its skip took: it will be, where the lane runs. Raises TimingsError for a file that cannot be read,
+    or tells of no test.
     """
     known = {item.nodeid: item for item in items}
     logs = {file.resolve() for file in files if file.suffix == ".jsonl"}
@@ -50,22 +48,7 @@ def measure(files: Sequence[Path], items: Iterable[Item]) -> list[Timings]:
 
 
 def _of_log(file: Path, known: Mapping[str, Item]) -> Timings:
-    tests: dict[str, _Test] = {}
-    try:
-        for where, entry in read_entries(file):
-            if entry.get("$report_type") != "TestReport":
-                continue
-            properties, seconds = dict(entry.get("user_properties") or []), entry.get("duration")
-            if not is_time(seconds):
-                raise TimingsError(f"{where}: duration {seconds!r} is no number of seconds")
-            test = tests.setdefault(str(entry.get("nodeid")), _Test())
-            phase = str(entry.get("when"))
-            test.phases[phase] = seconds
-            test.up = test.up or (phase == "setup" and entry.get("outcome") == "passed")
-            test.verdict = str(properties.get("verdict", test.verdict))
-    except (UnreadableRun, TypeError, ValueError) as wrong:
-        raise wrong if isinstance(wrong, TimingsError) else TimingsError(f"{file}: {wrong}") from None
-    ran = {name: test for name, test in tests.items() if test.verdict in _TELLING}
+    ran = {name: test for name, test in _tests(file).items() if test.judged}
     seconds = {name: sum(test.phases.values()) for name, test in ran.items()}
     boots: dict[str, float] = {}
     for boot, names in _shared(ran, known).items():
@@ -73,6 +56,24 @@ def _of_log(file: Path, known: Mapping[str, Item]) -> Timings:
         boots[boot] = max(0.0, first - (median(rest) if rest else 0.0))
         seconds[names[0]] -= boots[boot]
     return _once(seconds, boots)
+
+
+def _tests(file: Path) -> dict[str, _Test]:
+    """Every test of the log, in the order in which they ran."""
+    tests: dict[str, _Test] = {}
+    try:
+        entries = [(where, entry) for where, entry in read_entries(file) if entry.get("$report_type") == "TestReport"]
+    except UnreadableRun as wrong:
+        raise TimingsError(str(wrong)) from None
+    for where, entry in entries:
+        seconds, phase = entry.get("duration"), str(entry.get("when"))
+        if not is_time(seconds):
+            raise TimingsError(f"{where}: duration {seconds!r} is no number of seconds")
+        test = tests.setdefault(str(entry.get("nodeid")), _Test())
+        test.phases[phase] = seconds
+        test.up = test.up or (phase == "setup" and entry.get("outcome") == "passed")
+        test.judged = test.judged or any(pair[:1] == ["verdict"] for pair in entry.get("user_properties") or [] if isinstance(pair, list))
+    return tests
 
 
 def _shared(ran: Mapping[str, _Test], known: Mapping[str, Item]) -> dict[str, list[str]]:
@@ -92,7 +93,7 @@ def _of_junit(file: Path) -> Timings:
     seconds: dict[str, float] = {}
     for case in suite.iter("testcase"):
         properties = {str(p.get("name")): str(p.get("value")) for p in case.iter("property")}
-        if "test" not in properties or properties.get("verdict") not in _TELLING:
+        if "test" not in properties:
             continue
         try:
             took = float(case.get("time", ""))

@@ -1,4 +1,4 @@
-"""Runs one shard of one lane with the Python that runs this: `python -m ci.run --lane NAME [--shard I/N]`. Every CI system gives this command.
+"""Runs one shard of one lane with the Python that runs this: `python -m ci.run --lane NAME [--shard I/N]`, on every CI system and by hand.
 
 What it leaves in DIR (--out) is called after lane, environment and shard: `cpu-own-1.txt` holds the node ids, `cpu-own-1.jsonl` the report
 log, `cpu-own-1.xml` the JUnit file. Further arguments of pytest follow `--`. A shard that has no tests runs nothing and is fine.
@@ -100,14 +100,19 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return 0
     files = (asked.out / name).resolve()
     try:
-        _prepare(files, shard)
+        _write(files, shard)
     except OSError as wrong:
         print(f"ci.run: --out {asked.out}: {wrong}", file=sys.stderr)
         return 2
     words = command(share, files, asked.pytest)
     print(f"ci.run: {name}: {len(shard.nodeids)} tests, about {shard.seconds:.0f} s", file=sys.stderr)
     print(f"cd {shlex.quote(str(root))} && {shlex.join(words)}", flush=True)
-    return 0 if asked.dry_run else run(words, share.lane.minutes, root)
+    if asked.dry_run:
+        return 0
+    for suffix in (".jsonl", ".xml"):
+        # Nobody must take an earlier run's records for those of a run that broke before it wrote any.
+        Path(f"{files}{suffix}").unlink(missing_ok=True)
+    return run(words, share.lane.minutes, root)
 
 
 def _asked(lane: str, environment: str | None, shard: tuple[int, int] | None, root: Path) -> tuple[Share, Shard, int]:
@@ -119,11 +124,8 @@ def _asked(lane: str, environment: str | None, shard: tuple[int, int] | None, ro
     return found[0], shards(found[0].items, timings, of)[index - 1], of
 
 
-def _prepare(files: Path, shard: Shard) -> None:
-    """Write the node ids, and take away what an earlier run left: nobody must take its records for this one's."""
+def _write(files: Path, shard: Shard) -> None:
     files.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in (".jsonl", ".xml"):
-        Path(f"{files}{suffix}").unlink(missing_ok=True)
     Path(f"{files}.txt").write_text("".join(f"{nodeid}\n" for nodeid in shard.nodeids), encoding="utf-8")
 
 

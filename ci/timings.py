@@ -1,7 +1,7 @@
 """How long tests and boots are expected to take: `python -m ci.timings update FILES...` learns it from recorded runs.
 
-ci/timings.json holds the last KEEP measured times of each test, by its node id, and of each boot, by `engine@profile`: what is expected is their
-median. Times are seconds. A test that was never measured is expected to take its share of its module's `est_time`.
+ci/timings.json holds the last KEEP measured times of each test, by its node id, and of each boot, by `engine@profile`: what is expected
+is their median. Times are seconds. A test that was never measured is expected to take its share of its module's `est_time`.
 
 Exit status: 0 written; 2 nothing written, since a file cannot be read or tells of no test of this checkout.
 """
@@ -48,9 +48,9 @@ class Timings:
         return median(measured) if measured else item.seconds
 
     def boot_seconds(self, boot: str) -> float:
-        """What a boot is expected to take. One that was never measured counts as the longest that was: splitting it is not free."""
+        """What a boot is expected to take. One that was never measured counts as the middle one of those that were: it is not free."""
         measured = self.boots.get(boot)
-        return median(measured) if measured else max(map(median, self.boots.values()), default=0.0)
+        return median(measured or [*map(median, self.boots.values())] or [0.0])
 
 
 def read_timings(path: Path = TIMINGS_JSON) -> Timings:
