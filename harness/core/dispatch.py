@@ -46,7 +46,11 @@ def units_of(groups: Iterable[Unit], seconds: dict[str, float], cards: int, work
     made = [group for group in groups if not group.cards]
     for number in sorted({group.cards for group in groups if group.cards}):
         alike = [group for group in groups if group.cards == number]
-        made += _split(alike, seconds if timed else {}, max(1, min(cards // number, workers)))
+        parts = min(cards // number, workers)
+        if timed:
+            worth = sum(seconds.get(test, 0.0) for group in alike for test in group.tests) // BOOT_SECONDS
+            parts = min(parts, max(len(alike), int(worth)))
+        made += _split(alike, seconds if timed else {}, max(1, parts))
     return made
 
 

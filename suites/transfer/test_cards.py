@@ -31,7 +31,9 @@ def test_own_card(requests: MakeRequests) -> None:
 @requires(Transfer.HEAD_SLICING)
 def test_at_once(requests: MakeRequests) -> None:
     """Prefetches that two cards begin before either is consumed arrive whole, each on its own card with its own heads."""
-    requests(tp(2, 2)).check_at_once(("r1", "r2"))
+    world = requests(tp(2, 2))
+    for request_id in ("r1", "r2"):
+        world.check_at_once(request_id)
 
 
 @claim("transfer.cards.split", source="spec: TP 1 to 2 across cards; vllm#37940: right for equal TP, wrong for 1 to 2")

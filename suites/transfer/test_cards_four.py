@@ -23,7 +23,9 @@ def test_shared(requests: MakeRequests) -> None:
 @requires(Transfer.HEAD_SLICING)
 def test_at_once(requests: MakeRequests) -> None:
     """Prefetches that four cards begin before any is consumed arrive whole, each on its own card with its own heads."""
-    requests(tp(4, 4)).check_at_once(("r1", "r2"))
+    world = requests(tp(4, 4))
+    for request_id in ("r1", "r2"):
+        world.check_at_once(request_id)
 
 
 @claim("transfer.cards.four_branches", source="vllm-omni seeds: a CFG group of 2 in TP 2 has a leader and a follower per TP rank")

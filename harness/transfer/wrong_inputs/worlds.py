@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from harness.transfer.protocol import Delivery, KVPayload, Outcome
 from harness.transfer.reference.errors import TransferError
 from harness.transfer.wrong_inputs.register import wrong_input
@@ -74,3 +76,9 @@ def follower_buffer_reused(original: Any, distributor: Any, request_id: str, del
     for ours, theirs in zip(held.keys + held.values, delivery.payload.keys + delivery.payload.values, strict=True):
         ours.copy_(theirs)
     return replace(delivery, payload=held)
+
+
+@wrong_input("transfer/all-on-the-first-card", "distribute:Distributor._card", "transfer.cards.own_card")
+def all_on_the_first_card(original: Any, distributor: Any) -> Any:
+    """Every rank is given its payload on the first card."""
+    return torch.device("cuda", 0)
