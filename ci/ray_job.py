@@ -13,9 +13,10 @@ BROKEN, INTERRUPTED = 3, 2
 
 @dataclass(frozen=True)
 class Job:
-    """One shard: its name, its tests, the command that runs it (what follows the Python), what it asks of a node."""
+    """One shard: its name, environment and tests, the command that runs it (what follows the Python), what it asks of a node."""
 
     name: str
+    environment: str
     tests: tuple[str, ...]
     command: tuple[str, ...]
     resources: Resources

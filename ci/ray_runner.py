@@ -2,8 +2,9 @@
 
 Each shard is a Ray task that asks a node for its cards and their class, and runs `python -m ci.run` in that node's checkout: the same
 command as by hand and on every CI system. The checkout lies at one path on every node (--checkout), at the driver's commit, with Assay
-installed in the Python that Ray runs in there (--python names another). Ray's own shipping of a folder would leave out .git, from which a
-record has its commit, and the engines' environments, which take minutes to build and are kept. Results come back through Ray.
+installed in the Python that Ray runs in there; an engine's environment is built where it is not there yet, or --python names one. Ray's
+own shipping of a folder would leave out .git, from which a record has its commit, and the environments, which take minutes to build and are
+kept. Results come back through Ray.
 
 A shard whose node or worker died is run again (--retries); one whose tests failed is not. When all are done with, DIR/NAME-ENV.jsonl and
 .xml hold every test once (`ci.merge`), and the exit status is the worst of the shards', as pytest gives them: 2 interrupted, 3 a shard
@@ -24,19 +25,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ci.assign import AssignError, assign
+from ci.assign import AssignError
 from ci.choose import worst
-from ci.collect import CollectError, collect
-from ci.items import Item
+from ci.collect import CollectError
 from ci.lanes import ROOT, Lane, LaneError, find_lane, read_lanes
 from ci.merge import MergeError, merge, write
 from ci.ray_cluster import Resources, declared, resources_of
 from ci.ray_job import BROKEN, INTERRUPTED, Job, Rules
 from ci.ray_task import commit_of
-from ci.shard import split
-from harness.core.names import unknown
+from ci.shard import Shard, Share, shards, shares
+from ci.timings import TimingsError, read_timings
 
 WRONG_USE = 2
+SPARE = 900.0
+"""Seconds beyond a lane's minutes, which `ci.run` keeps itself: for building an engine's environment, and for closing engines."""
 
 
 class CannotStart(Exception):
@@ -50,14 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.node:
             print(_declaration(*asked.node))
             return 0
+        if asked.python and not asked.environment:
+            raise LaneError("--python: give the --environment that it is of")
         if (asked.address or "").startswith("ray://"):
             raise CannotStart(f"--address {asked.address}: a Ray client cannot follow shards; run this on a node, with HOST:PORT")
-        lanes = read_lanes()
-        lane = find_lane(asked.lane, lanes)
-        jobs = plan(lane, lanes, asked)
+        lane = find_lane(asked.lane, read_lanes())
+        jobs = plan(lane, asked)
         with _connected(asked.address):
             return run(lane, jobs, asked)
-    except (LaneError, CollectError, AssignError, CannotStart, ValueError) as wrong:
+    except (LaneError, CollectError, AssignError, TimingsError, CannotStart, ValueError) as wrong:
         print(f"ci.ray_runner: {wrong}", file=sys.stderr)
         return WRONG_USE
 
@@ -76,8 +79,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--retries", metavar="N", type=_from(0), default=2, help="how often a shard that died is run again (2)")
     parser.add_argument("--cpus", metavar="N", type=_from(1), default=1, help="CPUs that a shard asks for (1)")
     parser.add_argument("--checkout", metavar="PATH", type=Path, default=ROOT, help="the checkout on every node (this one's path)")
-    parser.add_argument("--python", metavar="PATH", help="the Python on every node (the one that Ray runs in there)")
-    parser.add_argument("--seconds", metavar="S", type=_from(1), help="the limit of one attempt at a shard (the lane's minutes)")
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the Python on every node (of `own` the one that Ray runs in there, else the environment's)",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="S",
+        type=_from(1),
+        help="the limit of one attempt (the lane's minutes and 15 more)",
+    )
     parser.add_argument("--patience", metavar="S", type=_from(0), default=300, help="how long no node may be able to run a shard (300)")
     parser.add_argument("--max-mib", metavar="N", type=_from(1), default=256, help="the most that a shard's files may come to (256)")
     return parser
@@ -96,24 +108,19 @@ def _declaration(card_class: str, cards: str) -> str:
     return f"ray start ... --num-gpus={int(cards)} --resources='{json.dumps(declared(card_class, int(cards)))}'"
 
 
-def plan(lane: Lane, lanes: Sequence[Lane], asked: argparse.Namespace) -> dict[str, list[Job]]:
-    """Environment to its shards that have tests."""
-    if asked.environment not in (None, *lane.environments):
-        raise LaneError(f"--environment: {unknown(f'environment of lane {lane.name}', asked.environment, lane.environments)}")
-    taken = assign(collect(), lanes)[lane.name]
-    count = asked.shards or lane.shards
-    resources = resources_of(lane, asked.cpus)
-    planned = {}
-    for environment in [asked.environment] if asked.environment else taken:
-        parts = enumerate(split(taken[environment], count), start=1)
-        planned[environment] = [_job(lane, environment, f"{number}/{count}", part, resources) for number, part in parts if part]
-    return planned
+def plan(lane: Lane, asked: argparse.Namespace) -> dict[str, list[Job]]:
+    """Environment to its shards that have tests. Raises what `ci.shard.shares` does."""
+    timings, count, resources = read_timings(), asked.shards or lane.shards, resources_of(lane, asked.cpus)
+    return {
+        share.environment: [_job(share, shard, count, resources) for shard in shards(share.items, timings, count) if shard.nodeids]
+        for share in shares(lane.name, asked.environment)
+    }
 
 
-def _job(lane: Lane, environment: str, shard: str, items: Sequence[Item], resources: Resources) -> Job:
-    command = ("-m", "ci.run", "--lane", lane.name, "--environment", environment, "--shard", shard)
-    name = f"{lane.name}-{environment}-{shard.partition('/')[0]}"
-    return Job(name, tuple(item.nodeid for item in items), command, resources)
+def _job(share: Share, shard: Shard, count: int, resources: Resources) -> Job:
+    lane, environment = share.lane.name, share.environment
+    command = ("-m", "ci.run", "--lane", lane, "--environment", environment, "--shard", f"{shard.index}/{count}")
+    return Job(f"{lane}-{environment}-{shard.index}", environment, shard.nodeids, command, resources)
 
 
 @contextlib.contextmanager
@@ -143,19 +150,20 @@ def run(lane: Lane, planned: dict[str, list[Job]], asked: argparse.Namespace) ->
     order = {
         "checkout": str(asked.checkout),
         "python": asked.python,
+        "platform": lane.platform,
         "commit": commit_of(ROOT),
         "most_bytes": asked.max_mib * 2**20,
     }
-    rules = Rules(asked.retries, asked.seconds or 60 * lane.minutes, asked.patience, order)
+    rules = Rules(asked.retries, asked.seconds or 60 * lane.minutes + SPARE, asked.patience, order)
     jobs = [job for own in planned.values() for job in own]
     with tempfile.TemporaryDirectory(prefix="assay-ray-") as folder:
-        shards = Shards(jobs, rules, Path(folder), _say)
+        running = Shards(jobs, rules, Path(folder), _say)
         statuses = []
         try:
-            shards.run()
+            running.run()
         except KeyboardInterrupt:
             statuses.append(INTERRUPTED)
-        statuses += shards.statuses.values()
+        statuses += running.statuses.values()
         statuses += [_merge(f"{lane.name}-{environment}", own, Path(folder), asked.out) for environment, own in planned.items() if own]
     status = worst(statuses)
     _say(f"lane {lane.name}: {len(jobs)} shards, exit status {status}")

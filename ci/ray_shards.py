@@ -57,7 +57,6 @@ class Shards:
     say: Callable[[str], None]
     statuses: dict[str, int] = field(default_factory=dict)
     """Shard to its exit status, of those that are done with."""
-    ever_started: bool = False
     _running: dict[Any, _Attempt] = field(default_factory=dict)
     _lacking_since: float | None = None
 
@@ -79,7 +78,8 @@ class Shards:
     def _submit(self, job: Job, number: int) -> None:
         files = self.folder / f"attempt-{number}" / job.name
         files.parent.mkdir(parents=True, exist_ok=True)
-        order = {**self.rules.order, "name": job.name, "command": list(job.command), "seconds": self.rules.seconds}
+        order = {**self.rules.order, "name": job.name, "environment": job.environment, "command": list(job.command)}
+        order["seconds"] = self.rules.seconds
         options = {**ray_cluster.options_of(job.resources), "max_retries": 0, "num_returns": "streaming", "name": job.name}
         stream = ray.remote(ray_task.attempt).options(**options).remote(order)
         self._running[stream] = _Attempt(job, number, files)
@@ -102,7 +102,7 @@ class Shards:
     def _hear(self, attempt: _Attempt, kind: str, told: Any) -> None:
         match kind:
             case "started":
-                attempt.started = self.ever_started = True
+                attempt.started = True
                 host, resources = told
                 self._say(attempt, f"started on {host} with {ray_cluster.written(resources)}, {len(attempt.job.tests)} tests")
             case "log":
@@ -117,7 +117,7 @@ class Shards:
             case "refused":
                 attempt.outcome = f"refused: {told}"
             case "late":
-                attempt.outcome = f"ended at its limit of {told:g} s, which ci/lanes.toml gives in minutes"
+                attempt.outcome = f"ended at its limit of {told:g} s (--seconds)"
             case "ended":
                 attempt.status, output = (BROKEN, told[1]) if attempt.outcome else told
                 if attempt.status not in (0, 5) and output.strip():

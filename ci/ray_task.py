@@ -13,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 LIFELINE = "harness/core/lifeline.py"
+OWN = "own"
+"""As ci.lanes has it, which is not imported here."""
 TICK = 0.5
 """Seconds between two looks at the report log."""
 CHUNK = 64 * 2**10
@@ -40,7 +42,11 @@ def commit_of(checkout: Path) -> str:
 
 
 def attempt(order: Mapping[str, Any]) -> Iterator[Message]:
-    """Run `order`: name, command (what follows the Python), checkout, python, commit, seconds (its limit), most_bytes (of both files)."""
+    """Run `order` on this node.
+
+    Its keys: name, environment, platform, command (what follows the Python), checkout, python (empty: the environment's own, built where it
+    is not there), commit, seconds (its limit), most_bytes (of both files).
+    """
     import ray
 
     checkout, python = Path(order["checkout"]), order["python"] or sys.executable
@@ -48,17 +54,19 @@ def attempt(order: Mapping[str, Any]) -> Iterator[Message]:
     if refusal:
         yield "refused", f"{socket.gethostname()}: {refusal}"
         return
-    with tempfile.TemporaryDirectory(prefix="assay-shard-") as folder, open(Path(folder, "output"), "w+b") as output:  # noqa: PTH123
-        command = [sys.executable, str(checkout / LIFELINE), python, *order["command"], "--out", folder]
-        process = subprocess.Popen(command, cwd=checkout, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            yield "started", (socket.gethostname(), ray.get_runtime_context().get_assigned_resources())
-            yield from _follow(order, process, Path(folder, order["name"]))
-            output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL))
-            yield "ended", (process.poll(), output.read())
-        finally:
-            process.stdin.close()  # type: ignore[union-attr]
-            process.wait()
+    end = time.monotonic() + order["seconds"]
+    with tempfile.TemporaryDirectory(prefix="assay-shard-") as folder:
+        output = Path(folder, "output")
+        yield "started", (socket.gethostname(), ray.get_runtime_context().get_assigned_resources())
+        if order["environment"] != OWN and not order["python"]:
+            python = _engine_python(order, checkout, output, end)
+            if not python:
+                yield "refused", f"{socket.gethostname()}: environment {order['environment']} was not built"
+                yield "ended", (None, _tail(output))
+                return
+        with _started([python, *order["command"], "--out", folder], checkout, output) as process:
+            yield from _follow(order, process, Path(folder, order["name"]), end)
+            yield "ended", (process.returncode, _tail(output))
 
 
 def _refusal(order: Mapping[str, Any], checkout: Path, python: str) -> str:
@@ -73,13 +81,47 @@ def _refusal(order: Mapping[str, Any], checkout: Path, python: str) -> str:
     return ""
 
 
-def _follow(order: Mapping[str, Any], process: subprocess.Popen[bytes], files: Path) -> Iterator[Message]:
-    """Tell of the report log while it grows, then of the JUnit file; stops the process at its limit of time or bytes."""
-    end, told = time.monotonic() + order["seconds"], 0
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(TICK)
-        running = process.returncode is None
+@contextlib.contextmanager
+def _started(command: Sequence[str], checkout: Path, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in the checkout, as a process that ends with this block, and with this worker."""
+    with output.open("wb") as file:
+        watched = [sys.executable, str(checkout / LIFELINE), *command]
+        process = subprocess.Popen(watched, cwd=checkout, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.stdin.close()  # type: ignore[union-attr]
+        process.wait()
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it still does, a tick from now."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(TICK)
+    return process.returncode is None
+
+
+def _engine_python(order: Mapping[str, Any], checkout: Path, output: Path, end: float) -> str:
+    """The Python of an engine's environment, which is built where it is not there yet; empty where that fails or takes too long."""
+    command = [sys.executable, "ci/engine_env.py", "--platform", order["platform"], order["environment"]]
+    with _started(command, checkout, output) as building:
+        while _runs(building) and time.monotonic() < end:
+            pass
+    printed = _tail(output).decode(errors="replace").splitlines()
+    return printed[-1] if building.returncode == 0 and printed else ""
+
+
+def _tail(output: Path) -> bytes:
+    with output.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        return file.read()
+
+
+def _follow(order: Mapping[str, Any], process: subprocess.Popen[bytes], files: Path, end: float) -> Iterator[Message]:
+    """Tell of the report log while it grows, then of the JUnit file; stops at the limit of time or bytes."""
+    told, running = 0, True
+    while running:
+        running = _runs(process)
         for data in _chunks(files.with_name(files.name + ".jsonl"), told):
             told += len(data)
             if told > order["most_bytes"]:
@@ -88,9 +130,7 @@ def _follow(order: Mapping[str, Any], process: subprocess.Popen[bytes], files: P
         if told > order["most_bytes"]:
             yield "refused", f"its report log passes {order['most_bytes']} bytes; allow more with --max-mib"
             return
-        if not running:
-            break
-        if time.monotonic() > end:
+        if running and time.monotonic() > end:
             yield "late", order["seconds"]
             return
     for data in _chunks(files.with_name(files.name + ".xml"), 0):

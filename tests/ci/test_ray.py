@@ -171,7 +171,7 @@ def test_a_shard_that_died_and_is_not_run_again_is_missed(cluster, root):
     assert hung in lost(lines)
     assert doubled(lines) == set()
     assert "for the last time (--retries 0): NodeDiedError" in driver.printed
-    assert "was ended before its SessionFinish" in driver.printed
+    assert "no attempt is complete" in driver.printed
     assert lines[-1]["exitstatus"] == 3
 
 
@@ -208,10 +208,13 @@ class Told:
 
     def run(self, *scripts: str, asks: dict | None = None, **changes) -> Told:
         """Each script is run as a shard by the node's Python, with `--out FOLDER` behind it."""
-        order = {"checkout": str(checkout.ROOT), "python": None, "commit": commit_of(checkout.ROOT), "most_bytes": 2**20}
+        order = {"checkout": str(checkout.ROOT), "python": None, "platform": "cpu", "commit": commit_of(checkout.ROOT), "most_bytes": 2**20}
+        environment = changes.pop("environment", "own")
         order |= {key: changes.pop(key) for key in list(changes) if key in order}
         rules = Rules(**{"retries": 2, "seconds": DEADLINE, "patience": DEADLINE, "order": order} | changes)
-        jobs = [Job(f"shard-{n}", ("a test",), ("-c", script), asks or {"CPU": 1}) for n, script in enumerate(scripts, start=1)]
+        jobs = [
+            Job(f"shard-{n}", environment, ("a test",), ("-c", script), asks or {"CPU": 1}) for n, script in enumerate(scripts, start=1)
+        ]
         shards = Shards(jobs, rules, self.folder, self.lines.append)
         shards.run()
         self.statuses = shards.statuses
@@ -294,9 +297,10 @@ def test_a_shard_ends_at_its_time_limit_and_is_not_run_again(shards):
     [
         ({"checkout": "/nowhere"}, "no checkout of Assay at /nowhere"),
         ({"python": "/nowhere/python"}, "no Python at /nowhere/python"),
+        ({"environment": "vllm-omn"}, "environment vllm-omn was not built"),
         ({"commit": "of another"}, "the driver's at of another; check out the same on every node"),
     ],
-    ids=["checkout", "python", "commit"],
+    ids=["checkout", "python", "environment", "commit"],
 )
 def test_a_node_refuses_what_it_cannot_run(shards, changes, text):
     told = shards.run("", **changes)
@@ -367,10 +371,11 @@ def test_what_a_node_is_started_with_is_printed(capsys):
     [
         (["--node", "H20", "8"], "unknown card class 'H20'; nearest: H200"),
         (["--lane", "cp"], "unknown lane 'cp'; nearest: cpu"),
-        (["--lane", "cpu", "--environment", "vllm"], "unknown environment of lane cpu 'vllm'"),
+        (["--lane", "cpu", "--environment", "vllm"], "lane cpu: unknown environment 'vllm'; there are: own"),
+        (["--lane", "cpu", "--python", "/x"], "--python: give the --environment that it is of"),
         (["--lane", "cpu", "--address", "ray://head:10001"], "a Ray client cannot follow shards"),
     ],
-    ids=["class", "lane", "environment", "client"],
+    ids=["class", "lane", "environment", "python", "client"],
 )
 def test_wrong_use_says_what_to_write(capsys, arguments, text):
     assert ray_runner.main(arguments) == 2
