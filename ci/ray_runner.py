@@ -2,8 +2,8 @@
 
 Each shard is a Ray task that asks a node for its cards and their class, and runs `python -m ci.run` in that node's checkout: the same
 command as by hand and on every CI system. The checkout lies at one path on every node (--checkout), at the driver's commit, with Assay
-installed in the Python that Ray runs in there; an engine's environment is built where it is not there yet (or --python names one). Ray's own
-shipping of a folder would leave out .git, from which a record has its commit, and the environments, which take minutes to build and are
+installed in the Python that Ray runs in there; an engine's environment is built where it is not there yet, or --python names one. Ray's
+own shipping of a folder would leave out .git, from which a record has its commit, and the environments, which take minutes to build and are
 kept. Results come back through Ray.
 
 A shard whose node or worker died is run again (--retries); one whose tests failed is not. When all are done with, DIR/NAME-ENV.jsonl and

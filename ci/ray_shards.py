@@ -57,7 +57,6 @@ class Shards:
     say: Callable[[str], None]
     statuses: dict[str, int] = field(default_factory=dict)
     """Shard to its exit status, of those that are done with."""
-    ever_started: bool = False
     _running: dict[Any, _Attempt] = field(default_factory=dict)
     _lacking_since: float | None = None
 
@@ -103,7 +102,7 @@ class Shards:
     def _hear(self, attempt: _Attempt, kind: str, told: Any) -> None:
         match kind:
             case "started":
-                attempt.started = self.ever_started = True
+                attempt.started = True
                 host, resources = told
                 self._say(attempt, f"started on {host} with {ray_cluster.written(resources)}, {len(attempt.job.tests)} tests")
             case "log":
