@@ -25,7 +25,7 @@ def shortages(committed: Committed, found: Reached) -> list[str]:
     """A line for each engine and claim group in which fewer hold than are committed: what is committed, what was reached, and why."""
     places = [((engine, group), least) for engine, groups in sorted(committed.counts.items()) for group, least in sorted(groups.items())]
     return [
-        f"LESS  {' '.join(place)}: {found.count(place)} of {least}: {found.why(place, least)}"
+        f"LESS  {' '.join(place)}: {found.count(place)} of {least}: {found.why(place)}"
         for place, least in places
         if found.count(place) < least
     ]

@@ -26,9 +26,13 @@ class WrongLane(ValueError):
 
 @dataclass(frozen=True)
 class Reached:
-    """The results of one lane and environment, each test once; of a test that is in several files, one that does not hold decides."""
+    """The results of one lane and environment, each test once; of a test that is in several files, one that does not hold decides.
+
+    absent: how many tests the lane takes and the results lack, by engine with profile, without options, and claim group.
+    """
 
     results: Mapping[Place, Sequence[Result]]
+    absent: Mapping[Place, int]
 
     def count(self, place: Place) -> int:
         """How many claims of the place hold."""
@@ -42,12 +46,13 @@ class Reached:
                 found[place[0]][place[1]] = self.count(place)
         return dict(found)
 
-    def why(self, place: Place, least: int) -> str:
-        """Why fewer than `least` of the place hold: the verdicts and reasons of those that do not, with how many there are of each."""
+    def why(self, place: Place) -> str:
+        """Why others of the place do not hold: their verdicts and reasons, with how many there are of each, and how many did not run."""
         others = Counter((str(r.verdict), r.reason) for r in self.results.get(place, ()) if r.verdict not in HOLDS)
         told = [f"{number} {verdict}" + (f" ({reason})" if reason else "") for (verdict, reason), number in sorted(others.items())]
-        absent = least - self.count(place) - others.total()
-        return "; ".join(told + ([f"{absent} not among the results"] if absent > 0 else []))
+        engine, profile = place[0].rpartition("@")[::2]
+        absent = self.absent.get((f"{engine.partition(':')[0]}@{profile}", place[1]), 0)
+        return "; ".join(told + ([f"{absent} not among the results"] if absent else []))
 
 
 def lane_items(lane: Lane, environment: str) -> list[Item]:
@@ -62,7 +67,7 @@ def nodeid(result: Result) -> str:
 
 def reached(runs: Iterable[RecordedRun], items: Iterable[Item], lane: str) -> Reached:
     """The runs' results, less those of planted faults. Raises WrongLane for a test that is not one of `items`."""
-    there = {item.nodeid for item in items}
+    there = {item.nodeid: (item.boot, item.group) for item in items}
     decided: dict[str, Result] = {}
     for run in runs:
         for result in (result for result in run.results if not result.fault):
@@ -73,4 +78,5 @@ def reached(runs: Iterable[RecordedRun], items: Iterable[Item], lane: str) -> Re
     places: dict[Place, list[Result]] = defaultdict(list)
     for result in decided.values():
         places[result.label, result.group].append(result)
-    return Reached(places)
+    came = {nodeid(result) for result in decided.values()}
+    return Reached(places, Counter(place for name, place in there.items() if name not in came))
