@@ -35,6 +35,11 @@ MARKS: dict[str, str] = {
 }
 """Every mark of Assay, with its meaning. pytest rejects any other."""
 
+ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
+"""A test that asks for one of these, itself or through others, is judged on engines, and must carry a claim."""
+OWN_ENGINE = "build_engine"
+"""The one of them that closes the shared engine and builds the test's own."""
+
 KINDS = ("duplex", "transfer", "tier", "connector")
 PLATFORMS = ("cuda",)
 CARD_CLASSES = ("L4", "H100", "H200")
@@ -87,6 +92,25 @@ def hardware_of(names: Iterable[str]) -> tuple[str, str, int] | None:
     if not len(platforms) == len(classes) == len(counts) == 1:
         raise ValueError(f"marks {', '.join(sorted(given))}: a test that needs hardware takes hardware_marks(...), once")
     return platforms[0], classes[0], counts[0]
+
+
+def item_mark_names(
+    own: Iterable[str], *, kind: str, profile: str, platform: str | None, card_class: str | None, num_cards: int, extra: Iterable[str] = ()
+) -> list[str]:
+    """Every mark of a test on an engine of `kind` in one of its profiles, each once.
+
+    They are the test's `own`, those that the profile brings, the kind, and the profile's `extra` ones. The class and number of cards
+    that the test asks for stand in place of the profile's. Raises ValueError as `hardware_of`, and for a test that asks for another
+    platform than the profile's: it is not judged there.
+    """
+    names = list(own)
+    asked = hardware_of(names)
+    if asked is not None:
+        if asked[0] != platform:
+            raise ValueError(f"profile {profile} is of {platform or 'no platform'}, and the test asks for {asked[0]}")
+        _, card_class, num_cards = asked
+    names += [*profile_mark_names(profile, platform=platform, card_class=card_class, num_cards=num_cards), kind, *extra]
+    return list(dict.fromkeys(names))
 
 
 def register_ci(*, est_time: float, suite: str, profile: str = "cpu") -> None:

@@ -11,7 +11,8 @@ class Item:
 
     nodeid: as pytest writes it, `suites/duplex/test_isolation.py::test_recycle[duplex/reference@cpu]`.
     where: `file:line` of the test. marks: every mark, the profile's, the engine's and the test's. suite: of its register_ci
-    for this profile. seconds: its share of the module's `est_time`, which is per engine. builds: it closes the shared engine and builds its own.
+    for this profile. seconds: its share of the module's `est_time`, which is per engine. builds: it closes the shared engine and
+    builds its own.
     """
 
     nodeid: str

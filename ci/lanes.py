@@ -30,11 +30,15 @@ class LaneError(ValueError):
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane. `minutes` is the limit of one job; `cards` is how many cards a job gets, 0 on a CPU."""
+    """One lane. `suites` are those that its tests are registered for.
+
+    `minutes` is the limit of one job; `cards` is how many cards a job gets, 0 on a CPU.
+    """
 
     name: str
     title: str
     marks: str
+    suites: tuple[str, ...]
     environments: tuple[str, ...]
     platform: str
     schedules: tuple[str, ...]
@@ -112,6 +116,7 @@ def _check_values(where: str, lane: Lane) -> None:
     for key, values, known in (
         ("environments", lane.environments, environment_files()),
         ("schedules", lane.schedules, SCHEDULES),
+        ("suites", lane.suites, lane.suites),
         ("platform", (lane.platform,), ("cpu", *markers.PLATFORMS)),
     ):
         if not values or len(set(values)) < len(values):

@@ -79,10 +79,11 @@ def _claims_of(file: Path) -> list[Claim]:
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
     tests = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name.startswith("test_")]
     # A walk goes level by level, and would put what stands in a class last.
-    return [_claim_of(file, test) for test in sorted(tests, key=lambda test: test.lineno)]
+    return [claim_of(str(file), test) for test in sorted(tests, key=lambda test: test.lineno)]
 
 
-def _claim_of(file: Path, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Claim:
+def claim_of(file: str, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Claim:
+    """The claim of a test of `file`, from its syntax tree. Raises ClaimError."""
     where = f"{file}:{test.lineno}"
     calls = [d for d in test.decorator_list if isinstance(d, ast.Call)]
     claims = [c for c in calls if _name(c.func) == "claim"]

@@ -10,15 +10,16 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from itertools import takewhile
 from pathlib import Path
 
 from harness.core.names import unknown
 
 GIB = 1024**3
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ CARD_CLASSES = {
 
 @dataclass(frozen=True)
 class Card:
-    """One visible card. `memory_mib` is what the driver reports; clocks are MHz as found."""
+    """One visible card. `memory_mib` is what the driver reports; clocks are MHz as found; `uuid` is empty where the driver gives none."""
 
     index: int
     name: str
@@ -50,6 +51,7 @@ class Card:
     driver: str
     sm_clock: str
     memory_clock: str
+    uuid: str
 
     def meets(self, card_class: str) -> bool:
         """Whether the card is of the class; the driver reports up to 7 % less memory than a card is sold with."""
@@ -57,12 +59,12 @@ class Card:
         return self.compute_capability == want.compute_capability and self.memory_mib * 2**20 >= 0.93 * want.memory_gb * 1e9
 
 
-_QUERY = "index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.mem"
+_QUERY = "index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.mem,uuid"
 
 
 @cache
 def cards() -> tuple[Card, ...]:
-    """The cards that this process may use: what the driver lists, cut to CUDA_VISIBLE_DEVICES; of UUIDs in it only the number counts."""
+    """The cards that this process may use: what the driver lists, cut to CUDA_VISIBLE_DEVICES as it stood when first asked."""
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ()
@@ -72,25 +74,39 @@ def cards() -> tuple[Card, ...]:
     except (OSError, subprocess.TimeoutExpired):
         return ()  # a driver that does not answer runs nothing either
     found = parse_cards(asked.stdout) if asked.returncode == 0 else ()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return found
-    # As CUDA reads it: up to the first entry that names no device, such as -1.
-    indices = {str(c.index) for c in found}
-    wanted = list(takewhile(lambda v: v in indices or v.startswith(("GPU-", "MIG-")), (v.strip() for v in visible.split(","))))
-    return tuple(c for c in found if str(c.index) in wanted) if indices.issuperset(wanted) else found[: len(wanted)]
+    visible = os.environ.get(VISIBLE)
+    return found if visible is None else named_by(visible, found)
+
+
+def named_by(visible: str, found: Sequence[Card]) -> tuple[Card, ...]:
+    """The cards of `found` that a value of CUDA_VISIBLE_DEVICES names, in the order of `found`.
+
+    As CUDA reads it: indices, or UUIDs that may be cut short, up to the first entry that names no device, such as -1. Of the parts of
+    cards in MIG mode only the number counts: the driver's listing does not hold them.
+    """
+    named: list[Card] = []
+    for entry in (entry.strip() for entry in visible.split(",")):
+        if entry.startswith("MIG-"):
+            card = next((c for c in found if c not in named), None)
+        else:
+            card = next((c for c in found if entry == str(c.index) or (entry.startswith("GPU-") and c.uuid.startswith(entry))), None)
+        if card is None:
+            break
+        named.append(card)
+    return tuple(c for c in found if c in named)
 
 
 def parse_cards(listing: str) -> tuple[Card, ...]:
-    """Cards from `nvidia-smi`'s CSV listing of index, name, compute_cap, memory.total (MiB), driver_version, clocks.sm, clocks.mem.
+    """Cards from `nvidia-smi`'s CSV listing of index, name, compute_cap, memory.total (MiB), driver_version, clocks.sm, clocks.mem, uuid.
 
-    A number that the driver does not give (`[N/A]`, as for memory that is shared with the host) counts as 0.
+    A number that the driver does not give (`[N/A]`, as for memory that is shared with the host) counts as 0, a UUID as empty.
     """
     found = []
     for row in csv.reader(listing.splitlines(), skipinitialspace=True):
-        if len(row) == 7:
+        if len(row) == 8:
             major, _, minor = row[2].partition(".")
-            found.append(Card(_number(row[0]), row[1], (_number(major), _number(minor)), _number(row[3]), row[4], row[5], row[6]))
+            uuid = row[7] if row[7].startswith("GPU-") else ""
+            found.append(Card(_number(row[0]), row[1], (_number(major), _number(minor)), _number(row[3]), row[4], row[5], row[6], uuid))
     return tuple(found)
 
 

@@ -31,24 +31,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def lines(items: list[pytest.Item]) -> list[str]:
     """A line an engine, a line for each reason to skip, and the sums."""
-    by_case: dict[str, list[pytest.Item]] = defaultdict(list)
+    by_case: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        by_case[item.stash[CASE].id].append(item)
-    written, total = [], 0.0
-    for case_id, own in by_case.items():
+        by_case[item.stash[CASE].id, item.stash[CASE].profile.num_cards].append(item)
+    written, total, counted = [], 0.0, set()
+    for (case_id, num_cards), own in by_case.items():
         case = own[0].stash[CASE]
         skips = Counter(case.unavailable or refusal(i, case) for i in own)
         runs = skips.pop(None, 0)
-        seconds = sum(_est_time(path, case.profile.name) for path in {i.path for i in own if not (case.unavailable or refusal(i, case))})
+        # A module's time is told once, also where some of its tests need more cards than others.
+        modules = {(case_id, i.path) for i in own if not (case.unavailable or refusal(i, case))} - counted
+        counted |= modules
+        seconds = sum(est_time(path, case.profile.name) for _, path in modules)
         total += seconds
         memory = f", {case.profile.gpu_gib:g} GPU GiB" if case.profile.num_cards else ""
-        written.append(f"{case_id}: {runs} run, {sum(skips.values())} skip; about {seconds / 60:.1f} min{memory}")
+        cards = f" on {num_cards} cards" if num_cards > 1 else ""
+        written.append(f"{case_id}{cards}: {runs} run, {sum(skips.values())} skip; about {seconds / 60:.1f} min{memory}")
         written += [f"    skip {n}: {reason}" for reason, n in skips.items()]
     return [*written, f"{len(items)} tests, about {total / 60:.1f} min"]
 
 
 @cache
-def _est_time(path: Path, profile: str) -> float:
+def est_time(path: Path, profile: str) -> float:
     """Seconds that the module says it takes an engine in this profile, by its register_ci and register_cuda_ci; 0 where it says nothing."""
     total = 0.0
     for node in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -1,9 +1,14 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
-Schema 2. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
-fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound and, since schema 2 and where there is one,
-series, which holds x, y and points), seed, control, machine, replay. In the report log a test has a report for each phase; read the last
-one that holds a `verdict`.
+Schema 2; harness/report/schema/run-2.json has every field. A result's properties are text, numbers as they are: schema, test, claim,
+sentence, level, engine, version, profile, options, fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit,
+bound and, where there is one, series: x, y, points), seed, control, machine, replay. In the report log a test has a report for each
+phase; read the last one that holds a `verdict`.
+
+The session's record holds what stands once for all results: the command, the machine, versions; and, since schema 2, `environment`,
+`claims` (level, source, requires, where of each claim with a result), `known` (the entries of ci/known_failures.toml that are about a
+result), the capabilities of each engine with a result, and of a proof each fault's role, sentence, claims, and which of these it missed.
+Schema 1 had none of these, no series, and of a proof only each fault's fate.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from harness.core import determinism, guard
 from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
-from harness.pytest_plugin import known, machine, text
+from harness.pytest_plugin import known, machine, record_tables, text
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
@@ -67,7 +72,8 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
 def session_record(config: pytest.Config) -> dict[str, object]:
     """What the whole run depended on."""
     run = config.stash[RUN]
-    counts, scorer = config.pluginmanager.get_plugin(RECORDER).counts(), config.pluginmanager.get_plugin(SCORER)
+    recorder, scorer = config.pluginmanager.get_plugin(RECORDER), config.pluginmanager.get_plugin(SCORER)
+    counts, results = recorder.counts(), recorder.results()
     return {
         "$report_type": "AssaySession",
         "schema": SCHEMA,
@@ -78,7 +84,10 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "machine": fingerprint(),
         "doctor": run.doctor,
         "determinism": {"asked": asdict(determinism.Policy()), "in_force": determinism.in_force()},
-        "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
+        "environment": record_tables.environment(config),
+        "engines": record_tables.engines(config, {result["engine"] for result in results}),
+        "claims": record_tables.claims(config, {result["claim"] for result in results}),
+        "known": record_tables.known_used(config, results),
         "unavailable": run.unavailable,
         "boots": dict(run.boots),
         "seconds": {name: round(seconds, 4) for name, seconds in run.spent.items()},
@@ -99,6 +108,11 @@ def _commit(config: pytest.Config) -> str:
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
+def _today() -> datetime.date:
+    """In UTC, so that a run and `ci.known check` say the same wherever they are."""
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def _case(properties: dict[str, Any]) -> str:
     options = f":{properties['options']}" if properties["options"] else ""
     return f"{properties['engine']}{options}@{properties['profile']}"
@@ -117,6 +131,10 @@ class Recorder:
         properties = dict(report.user_properties)
         if "verdict" in properties:
             self._last[properties["test"]] = properties
+
+    def results(self) -> list[dict[str, Any]]:
+        """The last properties of every test, in the order of arrival."""
+        return list(self._last.values())
 
     def counts(self) -> dict[tuple[str, str], Counter[str]]:
         """(kind, engine@profile) to the number of each verdict."""
@@ -141,6 +159,9 @@ class Recorder:
         if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
             # All skipped: nobody learned anything, so this must not look like success.
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if session.exitstatus == pytest.ExitCode.OK and self._config.option.strict_known and known.overdue_here(self._config, _today()):
+            # For lanes. A person who runs the suites on an engine did not make the promise, and is only told.
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -154,8 +175,9 @@ class Recorder:
             tables.show_failed(self.failed(), terminalreporter)
         skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
         tables.show_lines(self.skips() + skipped, terminalreporter)
-        for line in known.overdue(self._config, datetime.date.today()):
-            terminalreporter.write_line(line, yellow=True)
+        failing = known.overdue_here(self._config, _today()) if self._config.option.strict_known else []
+        for line in known.overdue(self._config, _today()):
+            terminalreporter.write_line(line, yellow=line not in failing, red=line in failing)
 
     def _judged(self) -> set[str]:
         return {_case(p) for p in self._last.values()}

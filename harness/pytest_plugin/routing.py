@@ -13,12 +13,8 @@ from harness.core.capabilities import Requirement, Support
 from harness.core.claims import Claim
 from harness.core.faults import Fault
 from harness.core.names import unknown
-from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Run
-
-ENGINE_FIXTURES = ("engine", "fresh_engine", "build_engine", "blueprint")
-"""A test that takes one of these is judged on engines, and must carry a claim."""
-OWN_ENGINE = "build_engine"
-"""What a test asks for, itself or through others, that closes the shared engine and builds its own."""
+from harness.pytest_plugin.state import CASE, CLAIM, RUN, Case, Hardware, Run
+from markers import ENGINE_FIXTURES, OWN_ENGINE
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,20 +32,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     _check_unique(metafunc, claim, run)
     _check_requirements(metafunc, kind)
     _check_excuses(metafunc)
-    cases = list(_cases(run, kind, claim, _platform(metafunc)))
+    cases = list(_cases(run, kind, claim, _hardware(metafunc)))
     # pytest makes a skipped test of an empty list; None stands for it, and is deselected below.
-    params = [pytest.param(case, id=case.id, marks=_marks(case)) for case in cases] or [pytest.param(None, id="none")]
+    params = [pytest.param(case, id=case.id, marks=_marks(metafunc, case)) for case in cases] or [pytest.param(None, id="none")]
     metafunc.parametrize(fixture, params, indirect=True)
 
 
-def _platform(metafunc: pytest.Metafunc) -> str | None:
-    """The platform that the test is marked for, such as `cuda`: it is judged in profiles of that platform only."""
-    return next((mark.name for mark in metafunc.definition.iter_markers() if mark.name in markers.PLATFORMS), None)
+def _hardware(metafunc: pytest.Metafunc) -> Hardware | None:
+    """What the test's own marks ask of the hardware: it stands in place of the profile's, and only profiles of its platform are judged."""
+    try:
+        return markers.hardware_of(mark.name for mark in metafunc.definition.iter_markers())
+    except ValueError as wrong:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {wrong}") from None
 
 
-def _cases(run: Run, kind: str, claim: Claim, platform: str | None) -> Iterator[Case]:
+def _cases(run: Run, kind: str, claim: Claim, hardware: Hardware | None) -> Iterator[Case]:
     """Whole engines; or, when faults are planted, the reference engine once for each fault that this claim is there to catch."""
-    cases = [case for case in run.cases(kind) if platform in (None, case.profile.platform)]
+    cases = list(run.cases(kind, hardware))
     if run.prove is None and run.fault is None:
         yield from cases
         return
@@ -132,6 +131,12 @@ def refusal(item: pytest.Item, case: Case) -> str | None:
     return None
 
 
+def runs(item: pytest.Item) -> bool:
+    """Whether the item will run, and not be skipped for want of something."""
+    case = item.stash.get(CASE, None)
+    return case is not None and not case.unavailable and refusal(item, case) is None
+
+
 def not_yet(item: pytest.Item, case: Case) -> tuple[str, str] | None:
     """A capability that the item asks for and the engine declares NOT_YET, with its reason, or None."""
     declared = case.selection.spec.capabilities
@@ -139,16 +144,25 @@ def not_yet(item: pytest.Item, case: Case) -> tuple[str, str] | None:
     return next(((name, declared[name].reason) for name in asked if declared[name].support is Support.NOT_YET), None)
 
 
-def _marks(case: Case) -> list[pytest.MarkDecorator]:
-    profile = case.profile
-    names = markers.profile_mark_names(profile.name, platform=profile.platform, card_class=profile.card_class, num_cards=profile.num_cards)
-    names += [case.selection.spec.kind, *profile.marks]
-    for name in names:
+def _marks(metafunc: pytest.Metafunc, case: Case) -> list[pytest.MarkDecorator]:
+    """What the case adds to the test's own marks."""
+    profile, own = case.profile, [mark.name for mark in metafunc.definition.iter_markers()]
+    names = markers.item_mark_names(
+        own,
+        kind=case.selection.spec.kind,
+        profile=profile.name,
+        platform=profile.platform,
+        card_class=profile.card_class,
+        num_cards=profile.num_cards,
+        extra=profile.marks,
+    )
+    added = [name for name in names if name not in own]
+    for name in added:
         if name not in markers.MARKS:
             raise pytest.Collector.CollectError(
                 f"{case.selection.spec.name}: profiles.{profile.name}: {unknown('mark', name, markers.MARKS)}"
             )
-    return [getattr(pytest.mark, name) for name in names]
+    return [getattr(pytest.mark, name) for name in added]
 
 
 @pytest.hookimpl(tryfirst=True)

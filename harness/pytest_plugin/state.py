@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -18,9 +18,16 @@ from harness.core.spec import Profile
 from harness.core.verdict import Verdict
 
 
+Hardware = tuple[str, str, int]
+"""Platform, card class and number of cards, as of `markers.hardware_of`."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """One way to run a test: an engine in a profile, whole or with a fault planted. `unavailable` says why it cannot run."""
+    """One way to run a test: an engine in a profile, whole or with a fault planted. `unavailable` says why it cannot run.
+
+    The hardware in `profile` is what the test needs: its own marks' where it has such, else the engine's.
+    """
 
     selection: Selection
     profile: Profile
@@ -69,16 +76,35 @@ class Run:
     """Claim id to the test that makes it, as collected."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds: `loop`, of running tests; in it `build`, of booting engines, and `engine`, of their other calls. Added up over workers."""
+    leases: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Worker (`main` without workers) to the index and UUID of each card that it leased."""
+    _asked: dict[tuple[str, str | None, int], str | None] = field(default_factory=dict)
 
-    def cases(self, kind: str) -> Iterator[Case]:
-        """The engines and profiles that tests of this kind run on."""
+    def cases(self, kind: str, hardware: Hardware | None = None) -> Iterator[Case]:
+        """The engines and profiles that tests of this kind run on; `hardware` stands in place of the profile's, on its platform only.
+
+        An engine that runs here in its profile, but not on so many cards, is not silently left out.
+        """
         for selection in self.selections:
             if selection.spec.kind == kind:
                 for profile in selection.spec.profiles.values():
                     label = Case(selection, profile).label
-                    reason = self.unavailable.get(label)
-                    if reason is None or selection.spec.name in self.explicit:
-                        yield Case(selection, profile, unavailable=reason)
+                    needed, reason, asked_for = profile, self.unavailable.get(label), selection.spec.name in self.explicit
+                    if hardware is not None:
+                        platform, card_class, num_cards = hardware
+                        if platform != profile.platform:
+                            continue
+                        asked_for = asked_for or reason is None
+                        needed = replace(profile, card_class=card_class, num_cards=num_cards)
+                        reason = self._why_unavailable_on(label, selection, needed)
+                    if reason is None or asked_for:
+                        yield Case(selection, needed, unavailable=reason)
+
+    def _why_unavailable_on(self, label: str, selection: Selection, needed: Profile) -> str | None:
+        key = label, needed.card_class, needed.num_cards
+        if key not in self._asked:
+            self._asked[key] = _why_unavailable(selection, needed)
+        return self._asked[key]
 
     def survey(self) -> None:
         """Ask every selected engine and profile once whether it can run here."""

@@ -7,6 +7,7 @@ A report log is JSON lines. Each test has a report for each of its phases; the l
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,8 @@ class Result:
     seed: int
     figures: tuple[Figure, ...] = ()
     seconds: float = 0.0
+    start: float = 0.0
+    """When its first phase began, in seconds since the epoch."""
     text: str = ""
     """What a person read at the terminal: the failure, whole; empty for a result that is none."""
 
@@ -108,6 +111,7 @@ def read_run(path: Path) -> RecordedRun:
     session: Mapping[str, Any] = {}
     last: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
     seconds: dict[str, float] = {}
+    starts: dict[str, float] = {}
     for number, line in enumerate(_lines(path), start=1):
         where = f"{path}:{number}"
         entry = _entry(where, line)
@@ -118,10 +122,11 @@ def read_run(path: Path) -> RecordedRun:
         elif kind == "TestReport":
             properties = _properties(where, entry)
             nodeid = str(entry.get("nodeid", ""))
-            seconds[nodeid] = seconds.get(nodeid, 0.0) + float(entry.get("duration") or 0.0)
+            seconds[nodeid] = seconds.get(nodeid, 0.0) + _number(where, entry, "duration")
+            starts.setdefault(nodeid, _number(where, entry, "start"))
             if "verdict" in properties:
                 last[nodeid] = properties, entry
-    results = tuple(_result(path, properties, entry, seconds[nodeid]) for nodeid, (properties, entry) in last.items())
+    results = tuple(_result(path, *reported, seconds[nodeid], starts[nodeid]) for nodeid, reported in last.items())
     return RecordedRun(path, session, results)
 
 
@@ -152,6 +157,13 @@ def _properties(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     return properties
 
 
+def _number(where: str, entry: Mapping[str, Any], name: str) -> float:
+    value = entry.get(name) or 0.0
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UnreadableRun(f"{where}: {name} is {value!r}, no number of seconds")
+    return float(value)
+
+
 def _check_schema(where: str, schema: object) -> None:
     if schema not in SCHEMAS:
         later = isinstance(schema, int) and schema > max(SCHEMAS)
@@ -159,22 +171,25 @@ def _check_schema(where: str, schema: object) -> None:
         raise UnreadableRun(f"{where}: schema {schema!r}; {hint}")
 
 
-def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float) -> Result:
+def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float, start: float) -> Result:
     test = str(properties.get("test", entry.get("nodeid", "")))
     try:
         figures = tuple(map(_figure, json.loads(properties.get("figures", "[]"))))
         verdict, seed = Verdict(properties["verdict"]), int(properties.get("seed", 0))
-    except (ValueError, TypeError, KeyError) as wrong:
+    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
         raise UnreadableRun(f"{path}: {test}: {wrong}") from None
     texts = {name: str(properties.get(name) or "") for name in _TEXTS} | {"test": test}
     told = entry.get("longrepr") if verdict.fails_the_run or verdict is Verdict.KNOWN else None
-    return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, text=told if isinstance(told, str) else "")
+    text = told if isinstance(told, str) else ""
+    return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, start=start, text=text)
 
 
 def _figure(recorded: Mapping[str, Any]) -> Figure:
     """Raises TypeError or ValueError for what is no figure."""
-    series = recorded.get("series")
-    if series is None:
-        return Figure(**recorded)
-    points = tuple((float(x), None if y is None else float(y)) for x, y in series["points"])
-    return Figure(**{**recorded, "series": Series(str(series["x"]), str(series["y"]), points)})
+    bound, series = recorded.get("bound"), recorded.get("series")
+    kept = None
+    if series is not None:
+        points = tuple((float(x), None if y is None else float(y)) for x, y in series["points"])
+        kept = Series(str(series["x"]), str(series["y"]), points)
+    number = None if bound is None else float(bound)
+    return Figure(str(recorded["name"]), float(recorded["value"]), str(recorded["unit"]), number, kept)

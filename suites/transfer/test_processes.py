@@ -7,9 +7,10 @@ from harness.core.capabilities import Transfer, requires
 from harness.core.claims import claim
 from harness.core.judge import Judge
 from harness.transfer.protocol import Delivery, Outcome
-from markers import register_ci
+from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=3, suite="transfer")
+register_cuda_ci(est_time=8, suite="transfer-h100")
 
 MakeApart = Callable[..., Apart]
 

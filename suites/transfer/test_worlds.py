@@ -13,9 +13,10 @@ from harness.core.judge import Judge
 from harness.transfer.processes import Kept, Pending
 from harness.transfer.protocol import Delivery, KVPayload, Outcome, ReceiveRole, Topology
 from harness.transfer.workload import Workload, expected_rows
-from markers import register_ci
+from markers import register_ci, register_cuda_ci
 
 register_ci(est_time=4, suite="transfer")
+register_cuda_ci(est_time=5, suite="transfer-h100")
 
 MakeStage = Callable[[Sequence[Topology]], Stage]
 

@@ -9,14 +9,14 @@ import pytest
 from harness.core import devices
 from harness.core.devices import CARD_CLASSES, Card, cards, fingerprint, installed_version, parse_cards, shortage
 
-H100 = "0, NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.15, 345, 2619"
-H200 = "1, NVIDIA H200, 9.0, 143771, 570.86.10, 345, 3201"
-L4 = "2, NVIDIA L4, 8.9, 23034, 535.183.01, 210, 405"
-A100 = "3, NVIDIA A100-SXM4-80GB, 8.0, 81920, 535.104.05, 210, 1593"
-H100_PCIE = "0, NVIDIA H100 PCIe, 9.0, 81559, 535.104.05, 345, 1593"
-MIG = "0, NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.15, [N/A], [N/A]"
-GB10 = "0, NVIDIA GB10, 12.1, [N/A], 580.95.05, 208, [N/A]"
-B200 = "0, NVIDIA B200, 10.0, 183359, 570.86.10, 120, 3996"
+H100 = "0, NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.15, 345, 2619, GPU-8f1d4c8e-6a0b-4b7e-9a43-2e7c1f1f0a11"
+H200 = "1, NVIDIA H200, 9.0, 143771, 570.86.10, 345, 3201, GPU-1a2b3c4d-0000-4000-8000-000000000001"
+L4 = "2, NVIDIA L4, 8.9, 23034, 535.183.01, 210, 405, GPU-2b3c4d5e-0000-4000-8000-000000000002"
+A100 = "3, NVIDIA A100-SXM4-80GB, 8.0, 81920, 535.104.05, 210, 1593, GPU-3c4d5e6f-0000-4000-8000-000000000003"
+H100_PCIE = "0, NVIDIA H100 PCIe, 9.0, 81559, 535.104.05, 345, 1593, GPU-4d5e6f70-0000-4000-8000-000000000004"
+MIG = "0, NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.15, [N/A], [N/A], GPU-4d5e6f70-0000-4000-8000-000000000004"
+GB10 = "0, NVIDIA GB10, 12.1, [N/A], 580.95.05, 208, [N/A], [N/A]"
+B200 = "0, NVIDIA B200, 10.0, 183359, 570.86.10, 120, 3996, GPU-4d5e6f70-0000-4000-8000-000000000004"
 
 
 def one(line):
@@ -34,7 +34,9 @@ def test_a_listing_is_parsed():
         (2, "NVIDIA L4", (8, 9), 23034),
         (3, "NVIDIA A100-SXM4-80GB", (8, 0), 81920),
     ]
-    assert one(H100) == Card(0, "NVIDIA H100 80GB HBM3", (9, 0), 81559, "550.54.15", "345", "2619")
+    assert one(H100) == Card(
+        0, "NVIDIA H100 80GB HBM3", (9, 0), 81559, "550.54.15", "345", "2619", "GPU-8f1d4c8e-6a0b-4b7e-9a43-2e7c1f1f0a11"
+    )
 
 
 def test_clocks_are_kept_as_found():
@@ -47,6 +49,7 @@ def test_memory_that_the_driver_does_not_give():
     card = one(GB10)
 
     assert (card.name, card.memory_mib, card.compute_capability) == ("NVIDIA GB10", 0, (12, 1))
+    assert card.uuid == ""
     assert not any(card.meets(name) for name in CARD_CLASSES)
 
 
@@ -75,12 +78,12 @@ def test_what_is_no_listing(listing):
         (MIG, ["H100"]),
         (H200, ["H100", "H200"]),
         (L4, ["L4"]),
-        ("0, NVIDIA L40S, 8.9, 46068, 550.54.15, 210, 405", ["L4"]),
-        ("0, NVIDIA GH200 480GB, 9.0, 97871, 550.54.15, 345, 2619", ["H100"]),
+        ("0, NVIDIA L40S, 8.9, 46068, 550.54.15, 210, 405, GPU-4d5e6f70", ["L4"]),
+        ("0, NVIDIA GH200 480GB, 9.0, 97871, 550.54.15, 345, 2619, GPU-4d5e6f70", ["H100"]),
         (A100, []),
         (B200, []),
-        ("0, NVIDIA A10G, 8.6, 23028, 535.183.01, 210, 405", []),
-        ("0, NVIDIA GeForce RTX 4060, 8.9, 8188, 550.54.15, 210, 405", []),
+        ("0, NVIDIA A10G, 8.6, 23028, 535.183.01, 210, 405, GPU-4d5e6f70", []),
+        ("0, NVIDIA GeForce RTX 4060, 8.9, 8188, 550.54.15, 210, 405, GPU-4d5e6f70", []),
     ],
     ids=lambda p: p.split(",")[1] if isinstance(p, str) else str(p),
 )
@@ -149,7 +152,7 @@ def test_cards_asks_the_driver_once(driver):
 
     assert [c.index for c in cards()] == [0, 1, 2, 3]
     assert asked.read_text().split() == [
-        "--query-gpu=index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.mem",
+        "--query-gpu=index,name,compute_cap,memory.total,driver_version,clocks.sm,clocks.mem,uuid",
         "--format=csv,noheader,nounits",
     ]
     driver("exit 1")
@@ -203,12 +206,15 @@ def test_a_driver_that_does_not_answer(driver, monkeypatch):
         ("7", []),
         ("1,7,2", [1]),
         ("GPU-8f1d4c8e-6a0b-4b7e-9a43-2e7c1f1f0a11", [0]),
-        ("GPU-8f1d4c8e,GPU-1a2b3c4d", [0, 1]),
+        ("GPU-1a2b3c4d,GPU-8f1d4c8e", [0, 1]),
+        ("GPU-2b3c4d5e,0", [0, 2]),
+        ("GPU-ffffffff,0", []),
         ("MIG-GPU-8f1d4c8e/1/0", [0]),
+        ("MIG-1,MIG-2", [0, 1]),
     ],
 )
 def test_visible_devices(driver, monkeypatch, visible, indices):
-    """Cut as CUDA cuts it: up to the first entry that names no device. Of UUIDs only the number counts."""
+    """Cut as CUDA cuts it: up to the first entry that names no device, UUIDs cut short included."""
     driver(ALL)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
@@ -229,6 +235,7 @@ def test_the_fingerprint(driver):
         "driver": "570.86.10",
         "sm_clock": "345",
         "memory_clock": "3201",
+        "uuid": "GPU-1a2b3c4d-0000-4000-8000-000000000001",
     }
     assert found["cpu"]
     assert found["cores"] >= 1

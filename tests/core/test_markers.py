@@ -53,6 +53,38 @@ def test_a_platform_needs_a_card_class():
         markers.profile_mark_names("gpu", platform="cuda", card_class=None, num_cards=1)
 
 
+GPU = {"kind": "transfer", "profile": "gpu", "platform": "cuda", "card_class": "H100", "num_cards": 1, "extra": ["full_model"]}
+CPU = {"kind": "transfer", "profile": "cpu", "platform": None, "card_class": None, "num_cards": 0, "extra": ["core_model"]}
+
+
+def test_marks_of_an_item():
+    """Its own, the profile's hardware, the kind and the engine's, each once."""
+    assert markers.item_mark_names(["soak"], **CPU) == ["soak", "cpu", "transfer", "core_model"]
+    assert markers.item_mark_names([], **GPU) == ["slow", "gpu", "cuda", "H100", "cards_1", "transfer", "full_model"]
+
+
+def test_hardware_of_a_test_stands_in_place_of_the_profiles():
+    """A test for two cards has no mark that says one."""
+    own = markers.hardware_mark_names(res={"cuda": "H200"}, num_cards=2)
+
+    assert markers.item_mark_names(own, **GPU) == [*own, "slow", "transfer", "full_model"]
+
+
+@pytest.mark.parametrize(
+    ("own", "profile", "text"),
+    [
+        (["cuda"], GPU, "takes hardware_marks"),
+        (["cuda", "H100", "cards_1", "cards_2"], GPU, "takes hardware_marks"),
+        (["cuda", "H100", "cards_1"], CPU, "profile cpu is of no platform, and the test asks for cuda"),
+    ],
+    ids=["platform alone", "two counts", "another platform"],
+)
+def test_marks_of_no_item(own, profile, text):
+    """Half a hardware, two of them, or a profile without it: no item has such marks."""
+    with pytest.raises(ValueError, match=text):
+        markers.item_mark_names(own, **profile)
+
+
 def test_every_word_of_the_vocabulary_is_a_mark():
     """Kinds, platforms, classes and counts are marks, and each mark has a meaning."""
     counts = [f"cards_{n}" for n in markers.CARD_COUNTS]

@@ -110,16 +110,58 @@ def test_list_claims_of_a_malformed_suite(suite):
     assert "test_it carries 0 @claim; write exactly one" in ran.printed
 
 
+TWO_CARDS = "@pytest.mark.gpu\n@pytest.mark.cuda\n@pytest.mark.H100\n@pytest.mark.cards_2"
+"""What `hardware_marks(res={"cuda": "H100"}, num_cards=2)` stands for, on one test."""
+
+
+def listed(ran):
+    return sorted(line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line)
+
+
+@pytest.fixture
+def one_card(monkeypatch):
+    """A machine that gives one card of every class."""
+    monkeypatch.setattr("harness.core.spec.shortage", lambda platform, card_class, n: "one card here" if platform and n > 1 else None)
+
+
 def test_a_test_for_cards_is_judged_on_cards_only(suite, monkeypatch):
     """One marked for a platform is an item in that platform's profiles alone; its twin is one in each."""
     monkeypatch.setattr("harness.core.spec.shortage", lambda *_: None)
     suite.check(HOLDS, "everywhere")
-    suite.check(HOLDS, "on_cards", before="@pytest.mark.cuda")
-    ran = suite.run("--collect-only", "-q", adapter="Big")
+    suite.check(HOLDS, "on_cards", before=TWO_CARDS)
 
-    items = [line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
-    assert sorted(items) == [
+    assert listed(suite.run("--collect-only", "-q", adapter="Big")) == [
         "test_everywhere[connector/big@cpu]",
         "test_everywhere[connector/big@gpu]",
         "test_on_cards[connector/big@gpu]",
     ]
+
+
+@pytest.mark.parametrize(("asked", "test"), [("cards_1", "everywhere"), ("cards_2", "on_cards")])
+def test_a_tests_own_cards_stand_in_place_of_the_profiles(suite, monkeypatch, asked, test):
+    """It carries their mark, and not that of the engine's profile."""
+    monkeypatch.setattr("harness.core.spec.shortage", lambda *_: None)
+    suite.check(HOLDS, "everywhere")
+    suite.check(HOLDS, "on_cards", before=TWO_CARDS)
+
+    assert listed(suite.run("--collect-only", "-q", "-m", asked, adapter="Big")) == [f"test_{test}[connector/big@gpu]"]
+
+
+def test_hardware_in_halves(suite):
+    """A platform without a class and a number is an error that says how to write it."""
+    suite.check(HOLDS, before="@pytest.mark.cuda")
+    ran = suite.run()
+
+    assert ran.ret != 0
+    assert "test_it: marks cuda: a test that needs hardware takes hardware_marks(...), once" in ran.printed
+
+
+def test_a_shortage_of_the_tests_own_cards(suite, one_card):
+    """An engine that runs here, but not on so many cards, is told of, test by test; the tests of one card run."""
+    suite.check(HOLDS, "everywhere")
+    suite.check(HOLDS, "on_cards", before=TWO_CARDS)
+    ran = suite.run("-m", "not cpu", "--plan", adapter="Big", engine="*/big")
+
+    assert "connector/big@gpu: 1 run, 0 skip; about 0.0 min, 3 GPU GiB" in ran.stdout
+    assert "connector/big@gpu on 2 cards: 0 run, 1 skip; about 0.0 min, 3 GPU GiB" in ran.stdout
+    assert "    skip 1: one card here" in ran.stdout
