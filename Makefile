@@ -33,8 +33,12 @@ help: ## what can be made
 	@echo "PYTHON=python3.12  the Python that makes $(VENV) and the engine environments (3.10 to 3.13)"
 	@echo "ARGS='-k payload'  more options for pytest, ruff or uv"
 
-conformance: $(STAMP) ## the suites on every engine that is available here; results/conformance.{xml,jsonl}
-	$(VENV_PYTHON) -m pytest suites -m cpu $(call record,conformance) $(ARGS)
+# The report is written whatever pytest came to, and pytest's exit status is the target's. A record of an earlier run must not pass for this one's.
+conformance: $(STAMP) ## the suites on every engine that is available here; results/conformance.{xml,jsonl}, and results/report/index.html
+	@rm -f results/conformance.xml results/conformance.jsonl
+	@status=0; set -x; $(VENV_PYTHON) -m pytest suites -m cpu $(call record,conformance) $(ARGS) || status=$$?; \
+	[ ! -s results/conformance.jsonl ] || $(VENV_PYTHON) -m harness report results/conformance.jsonl -o results/report || [ $$status -ne 0 ] || status=1; \
+	{ set +x; } 2> /dev/null; exit $$status
 
 test: $(STAMP) ## the tests of Assay, the suites on the embedded engines, and the proof that each check catches its faults
 	$(VENV_PYTHON) -m pytest tests -n $(WORKERS) $(call record,tests) $(ARGS)

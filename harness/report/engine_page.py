@@ -45,6 +45,16 @@ class EngineTold:
     known: tuple[KnownFailure, ...]
 
     @property
+    def plain(self) -> list[CapabilityTold]:
+        """What it offers without an ado."""
+        return [one for one in self.capabilities if one.support == "full" and not one.reason + one.value]
+
+    @property
+    def qualified(self) -> list[CapabilityTold]:
+        """What it offers in part, from a version on, or not at all, and why."""
+        return [one for one in self.capabilities if one not in self.plain]
+
+    @property
     def findings(self) -> list[Seen]:
         """What fails the run, of the results shown."""
         return [seen for seen in self.results if seen.result.verdict.fails_the_run]
