@@ -60,8 +60,8 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
         engine = selection.spec.load().build(selection.config(profile, 0), SystemClock())
         opened.callback(engine.close)
         keeps = selection.spec.capabilities["readers"].support is Support.FULL
-        pair = _Pair(engine, size, device, keeps, opened)
-        pinned = _PinnedCopy(pair.size, device) if device.type == "cuda" else None
+        pair = Pair(engine, size, device, keeps, opened)
+        pinned = PlainCopy(pair.size, torch.device("cpu"), device) if device.type == "cuda" else None
         for _ in range(2):
             pair.fetch(0.0)
         rows, computes = [], []
@@ -82,17 +82,20 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
     return made
 
 
-class _Pair:
-    """A sender and a receiver over one connector, and the payload that goes between them."""
+class Pair:
+    """A sender and a receiver over one connector, and the payload that goes between them, from `source` to `device`."""
 
-    def __init__(self, engine: Any, size: int, device: torch.device, keeps: bool, opened: ExitStack) -> None:
+    def __init__(
+        self, engine: Any, size: int, device: torch.device, keeps: bool, opened: ExitStack, source: torch.device | None = None
+    ) -> None:
         layout = KVLayout(LAYERS, BLOCK_SIZE, HEADS, HEAD_DIM, torch.bfloat16)
         block_bytes = 2 * LAYERS * BLOCK_SIZE * HEADS * HEAD_DIM * 2
         blocks = max(1, size // block_bytes)
         self.size, self._device = blocks * block_bytes, device
         generator = torch.Generator().manual_seed(0)
         shape = (2, blocks, BLOCK_SIZE, HEADS, HEAD_DIM)
-        self._kv = [torch.randn(shape, generator=generator, dtype=torch.float32).to(torch.bfloat16) for _ in range(LAYERS)]
+        drawn = (torch.randn(shape, generator=generator, dtype=torch.float32).to(torch.bfloat16) for _ in range(LAYERS))
+        self._kv = [layer.to(source) if source else layer for layer in drawn]
         self._block_ids, self._tokens = list(range(blocks)), blocks * BLOCK_SIZE
         connector = engine.connector()
         opened.callback(connector.close)
@@ -105,7 +108,7 @@ class _Pair:
 
     def fetch(self, compute: float) -> tuple[float, float]:
         """(seconds from the start to the delivery, seconds of it that the request waited after `compute` seconds of compute)."""
-        request, began = self._start()
+        request, began = self.start()
         busy(compute, self._device)
         computed = time.perf_counter()
         delivery = self._receiver.consume(request)
@@ -115,15 +118,28 @@ class _Pair:
 
     def prefetch(self) -> float | None:
         """Seconds from the start to the end of the transfer in the background, as usage tells it; None where it does not."""
-        request, began = self._start()
-        told = "copies" in self._receiver.usage()
-        while told and self._receiver.usage()["copies"] and time.perf_counter() - began < TIMEOUT:
+        request, began = self.start()
+        told = self.tells()
+        while told and self.copies() and time.perf_counter() - began < TIMEOUT:
             time.sleep(20e-6)  # not in the worker's way
         ended = time.perf_counter()
-        self._check(self._receiver.consume(request))
+        self.end(request)
         return ended - began if told else None
 
-    def _start(self) -> tuple[str, float]:
+    def tells(self) -> bool:
+        """Whether the engine's usage says when a copy has ended."""
+        return "copies" in self._receiver.usage()
+
+    def copies(self) -> int:
+        """Copies under way."""
+        return self._receiver.usage()["copies"]
+
+    def end(self, request: str) -> None:
+        """Consume what was started, and look at it."""
+        self._check(self._receiver.consume(request))
+
+    def start(self) -> tuple[str, float]:
+        """Begin to fetch: (the request, when)."""
         request = "bench" if self._keeps else f"bench-{self._number}"
         if not self._keeps:
             self._sender.send(request, self._kv, self._block_ids, self._tokens)
@@ -139,23 +155,29 @@ class _Pair:
         if delivery.outcome is not Outcome.HIT or delivery.payload is None:
             raise RuntimeError(f"a fetch ended as {delivery.outcome.name} ({delivery.reason}); nothing of it is timed")
         last = delivery.payload.values[-1]
-        if self._number == 1 and not torch.equal(last.cpu(), self._kv[-1][1].flatten(0, 1)):
+        if self._number == 1 and not torch.equal(last.cpu(), self._kv[-1][1].flatten(0, 1).cpu()):
             raise RuntimeError("a fetch gave other values than were sent; nothing of it is timed")
 
 
-class _PinnedCopy:
-    """What the bus can do: one copy of pinned memory to the device, into memory that is there."""
+class PlainCopy:
+    """What the bus can do: one copy between two devices, into memory that is there; from the host, of pinned memory."""
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        self._source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        self._target = torch.empty(size, dtype=torch.uint8, device=device)
+    def __init__(self, size: int, source: torch.device, target: torch.device) -> None:
+        pinned = target.type == "cuda" and source.type == "cpu"
+        self._source = torch.empty(size, dtype=torch.uint8, device=source, pin_memory=pinned)
+        self._target = torch.empty(size, dtype=torch.uint8, device=target)
 
     def seconds(self) -> float:
-        torch.cuda.synchronize()
+        self._settle()
         began = time.perf_counter()
         self._target.copy_(self._source, non_blocking=True)
-        torch.cuda.synchronize()
+        self._settle()
         return time.perf_counter() - began
+
+    def _settle(self) -> None:
+        for tensor in (self._source, self._target):
+            if tensor.is_cuda:
+                torch.cuda.synchronize(tensor.device)
 
 
 def busy(seconds: float, device: torch.device) -> None:

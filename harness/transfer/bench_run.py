@@ -15,6 +15,7 @@ from harness.core import devices
 from harness.core.registry import Registry, Selection
 from harness.tables import print_table, table
 from harness.transfer.bench import MIB, PLAIN, Latency, Rate, connectors, latencies, rates
+from harness.transfer.bench_cards import AtOnce, at_once, card_to_card
 from harness.transfer.bench_prefetch import Hidden, hidden
 
 CONNECTORS = ("connector/*", "connector/shm:checksum=off", "connector/tcp:checksum=off")
@@ -30,6 +31,7 @@ class Report:
     rates: list[Rate] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
     hidden: list[Hidden] = field(default_factory=list)
+    cards: list[AtOnce] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
@@ -64,6 +66,10 @@ def _measure_hidden(report: Report, selection: Selection, device: torch.device) 
         report.missing[selection.label] = why
         return
     report.hidden.append(hidden(selection, HIDDEN_SIZE, device))
+    cards = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if device.type == "cuda" else []
+    if len(cards) > 1:
+        print(f"{selection.label} on {len(cards)} cards ...", flush=True)
+        report.cards += [at_once(selection, HIDDEN_SIZE, cards), card_to_card(selection, HIDDEN_SIZE, cards[0], cards[1])]
 
 
 def show(report: Report) -> None:
@@ -90,6 +96,13 @@ def show(report: Report) -> None:
             prefetch = "-" if row.prefetch is None else f"{1e3 * row.prefetch:.2f}"
             of_pinned = "-" if row.of_pinned is None else _share(row.of_pinned)
             shown.add_row(row.engine, row.device, str(row.size // MIB), *times, prefetch, of_pinned)
+        print_table(shown)
+    if report.cards:
+        shown = table(
+            "\nSeveral cards at once, and from card to card", "engine", "way", "MiB a copy", "GiB/s", "plain copies GiB/s", "of those"
+        )
+        for cards in report.cards:
+            shown.add_row(cards.engine, cards.way, str(cards.size // MIB), _gib(cards.rate), _gib(cards.plain), _share(cards.of_plain))
         print_table(shown)
     for name, why in report.missing.items():
         print(f"UNAVAILABLE  {name}: {why}")

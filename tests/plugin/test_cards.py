@@ -21,7 +21,7 @@ def saw(judge, number, alone):
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     note("begin", visible)
     judge.equal(len(visible.split(",")), number, "cards that CUDA would see")
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 300
     while LOG.read_text().count("begin") < alone:
         judge.demand(time.monotonic() < give_up, got="others have not begun", expected=f"{alone} tests at once")
         time.sleep(0.01)
@@ -91,7 +91,7 @@ def engines(*names):
 def spawn(suite, *names, workers, more=()):
     """A run of those engines in a process of its own; 0 workers: none."""
     return suite.collect(
-        lambda *a: suite.pytester.runpytest_subprocess(*a, timeout=120), *engines(*names), *(["-n", str(workers)] if workers else []), *more
+        lambda *a: suite.pytester.runpytest_subprocess(*a, timeout=600), *engines(*names), *(["-n", str(workers)] if workers else []), *more
     )
 
 
