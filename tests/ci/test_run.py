@@ -143,6 +143,14 @@ def test_what_there_is_not_is_named(root, capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("shard", "status"), [("1/2", 0), ("1/1", 5)])
+def test_nothing_judged_is_fine_in_a_shard_of_several_alone(root, tmp_path, capsys, shard, status):
+    nothing = main(["--lane", "carriers", "--shard", shard, "--out", str(tmp_path), "--", "-k", "no_such_test", "-q"], root)
+
+    assert nothing == status
+    assert ("nothing was judged" in capsys.readouterr().err) == (status == 0)
+
+
 @pytest.mark.parametrize("status", [0, 1, 5])
 def test_the_exit_status_is_that_of_pytest(tmp_path, status):
     assert run([sys.executable, "-c", f"raise SystemExit({status})"], 1, tmp_path) == status
