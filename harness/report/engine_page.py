@@ -90,7 +90,13 @@ def _fitting(own: Sequence[Seen], limit: int) -> list[Seen]:
     shown: list[Seen] = []
     for seen in own:
         result = seen.result
-        texts = (result.reason[:600], result.claim, result.claim, result.text[:16_100] if result.verdict.fails_the_run else "", result.replay)
+        texts = (
+            result.reason[:600],
+            result.claim,
+            result.claim,
+            result.text[:16_100] if result.verdict.fails_the_run else "",
+            result.replay,
+        )
         limit -= 420 + sum(map(weigh, texts))
         if limit < 0 and shown:
             break
