@@ -17,7 +17,6 @@ from harness.core.registry import Registry, Selection
 from harness.core.spec import Profile
 from harness.core.verdict import Verdict
 
-
 Hardware = tuple[str, str, int]
 """Platform, card class and number of cards, as of `markers.hardware_of`."""
 

@@ -45,6 +45,11 @@ class EngineTold:
     known: tuple[KnownFailure, ...]
 
     @property
+    def is_judged(self) -> bool:
+        """Whether any claim was held to it; what was only UNSUPPORTED and UNAVAILABLE was not judged."""
+        return any(verdict.judged for verdict, count in self.counts.items() if count)
+
+    @property
     def plain(self) -> list[CapabilityTold]:
         """What it offers without an ado."""
         return [one for one in self.capabilities if one.support == "full" and not one.reason + one.value]

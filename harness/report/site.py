@@ -34,8 +34,9 @@ def write_site(
 ) -> Path:
     """Write the pages of all runs into the folder `out`, and return the path of index.html, which is written last.
 
-    `made`: the claims of this checkout, for records of schema 1; `known`: its known failures; `pictures`: as harness.report.plots makes them. Files of other names in `out` stay. Raises
-    UnreadableRun for a session record that is forged, OSError where the folder cannot be written.
+    `made`: the claims of this checkout, for records of schema 1; `known`: its known failures; `pictures`: as harness.report.plots makes
+    them. Files of other names in `out` stay. Raises UnreadableRun for a session record that is forged, OSError where the folder cannot be
+    written.
     """
     board = lay_out(runs, made)
     out.mkdir(parents=True, exist_ok=True)

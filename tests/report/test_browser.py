@@ -82,7 +82,7 @@ def forge(path):
     return write(
         path,
         results,
-        **{name: ATTACK for name in ("started", "command", "commit", "environment")},
+        **dict.fromkeys(("started", "command", "commit", "environment"), ATTACK),
         machine={"cpu": ATTACK, ATTACK: ATTACK, "packages": {"torch": ATTACK, ATTACK: ATTACK}, "cards": [{"name": ATTACK}]},
         engines={label: {"version": ATTACK, "environment": ATTACK, "capabilities": {ATTACK: {"support": ATTACK, "reason": ATTACK}}}},
         claims={texts["claim"]: told},
@@ -93,7 +93,7 @@ def forge(path):
 
 def named(site, name):
     """The page of that name, or the first whose name begins so."""
-    return site / f"{name}.html" if (site / f"{name}.html").exists() else sorted(site.glob(f"{name}*.html"))[0]
+    return site / f"{name}.html" if (site / f"{name}.html").exists() else min(site.glob(f"{name}*.html"))
 
 
 def breached(held):
