@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 
 from harness.core.claims import Claim
 from harness.core.verdict import Verdict
@@ -90,11 +91,13 @@ class Board:
         """How many claims have each verdict on an engine."""
         return Counter(cell.verdict for (_, engine), cell in self.cells.items() if engine == label)
 
+    @cached_property
     def failures(self) -> list[Seen]:
         """What fails the run, the worst verdict first, then by claim and engine."""
         found = [seen for cell in self.cells.values() for seen in cell.now if seen.result.verdict.fails_the_run]
         return sorted(found, key=lambda seen: (ORDER.index(seen.result.verdict), seen.result.claim, seen.result.label))
 
+    @cached_property
     def changes(self) -> list[Cell]:
         """Cells whose verdict is another than in the run before, regressions first."""
         found = [cell for cell in self.cells.values() if cell.change]

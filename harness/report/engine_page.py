@@ -45,6 +45,11 @@ class EngineTold:
     known: tuple[KnownFailure, ...]
 
     @property
+    def is_judged(self) -> bool:
+        """Whether any claim was held to it; what was only UNSUPPORTED and UNAVAILABLE was not judged."""
+        return any(verdict.judged for verdict, count in self.counts.items() if count)
+
+    @property
     def plain(self) -> list[CapabilityTold]:
         """What it offers without an ado."""
         return [one for one in self.capabilities if one.support == "full" and not one.reason + one.value]
@@ -90,7 +95,13 @@ def _fitting(own: Sequence[Seen], limit: int) -> list[Seen]:
     shown: list[Seen] = []
     for seen in own:
         result = seen.result
-        texts = (result.reason[:600], result.claim, result.claim, result.text[:16_100] if result.verdict.fails_the_run else "", result.replay)
+        texts = (
+            result.reason[:600],
+            result.claim,
+            result.claim,
+            result.text[:16_100] if result.verdict.fails_the_run else "",
+            result.replay,
+        )
         limit -= 420 + sum(map(weigh, texts))
         if limit < 0 and shown:
             break

@@ -13,7 +13,7 @@ GLYPHS = {
     Verdict.VACUOUS: "∅",
     Verdict.KNOWN: "⚑",
     Verdict.PASS: "✓",
-    Verdict.UNSUPPORTED: "–",
+    Verdict.UNSUPPORTED: "\N{EN DASH}",
     Verdict.UNAVAILABLE: "○",
 }
 """From what a person must look at first to what says least; the order in which verdicts stand everywhere on the site."""

@@ -12,8 +12,10 @@ from harness.report.board import Board, Cell, ClaimTold
 
 PAGE = 1_000_000
 """Bytes of matrix a page may have, by the estimate of `Row.weight`; a page is held to twice as many."""
-_CELL, _ROW = 95, 330
-"""Bytes of markup around a cell and a row."""
+_CELL, _LINK, _ROW = 95, 150, 330
+"""Bytes of markup of a cell, around what a cell says and links to, and of a row."""
+SAID = 100
+"""Characters of a reason that a cell shows under the pointer."""
 _SENTENCE = 400
 """Characters of a sentence that a row shows; the claim's own page has all."""
 
@@ -48,7 +50,9 @@ class Row:
     @property
     def weight(self) -> int:
         """Bytes of its markup, about."""
-        return _ROW + weigh(self.sentence) + 3 * weigh(self.claim.id) + _CELL * len(self.cells)
+        linked = [cell.shown.result for cell in self.cells if cell and (cell.verdict.fails_the_run or cell.verdict is Verdict.KNOWN)]
+        links = sum(_LINK + len(self.claim.id) + 2 * weigh(result.label) + weigh(result.reason[:SAID]) for result in linked)
+        return _ROW + weigh(self.sentence) + 3 * weigh(self.claim.id) + _CELL * len(self.cells) + links
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ def environment() -> Environment:
 def policy(style: str, script: str) -> str:
     """The Content-Security-Policy: this style, this script, pictures that are in the page, and nothing else."""
     return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

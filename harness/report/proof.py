@@ -9,10 +9,11 @@ from typing import Any
 
 from harness.core.verdict import Verdict
 from harness.report.board import Board, Seen
-from harness.report.sessions import Session
 
 FATES = {"caught": "✓", "unmoved": "✓", "survived": "✗", "alarmed": "✗", "not run": "○"}
 """How a fault may end, with its glyph."""
+_LOOKED_AT = ("✗", "✓", "○")
+"""Glyphs in the order in which a person looks at them."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def gather(board: Board) -> Proof:
         gaps = session.proof.get("unproved")
         if unproved is None and isinstance(gaps, list):
             unproved = [str(claim) for claim in gaps]
-    ordered = sorted(found.values(), key=lambda fault: (FATES.get(fault.fate) == "✓", fault.name))
+    ordered = sorted(found.values(), key=lambda fault: (_LOOKED_AT.index(FATES.get(fault.fate, "✗")), fault.name))
     return Proof(tuple(ordered), tuple(unproved or ()))
 
 
@@ -77,8 +78,3 @@ def _fault(name: str, told: Any, results: Iterable[Seen]) -> FaultTold:
     if not isinstance(missed, list):
         missed = [] if role == "null" else sorted(set(verdicts) - set(caught))
     return FaultTold(name, str(told.get("fate") or "not run"), role, str(told.get("sentence") or ""), caught, tuple(map(str, missed)))
-
-
-def has_proof(sessions: Iterable[Session]) -> bool:
-    """Whether any run planted faults to prove the checks."""
-    return any(session.proof for session in sessions)

@@ -34,8 +34,9 @@ def write_site(
 ) -> Path:
     """Write the pages of all runs into the folder `out`, and return the path of index.html, which is written last.
 
-    `made`: the claims of this checkout, for records of schema 1; `known`: its known failures; `pictures`: as harness.report.plots makes them. Files of other names in `out` stay. Raises
-    UnreadableRun for a session record that is forged, OSError where the folder cannot be written.
+    `made`: the claims of this checkout, for records of schema 1; `known`: its known failures; `pictures`: as harness.report.plots makes
+    them. Files of other names in `out` stay. Raises UnreadableRun for a session record that is forged, OSError where the folder cannot be
+    written.
     """
     board = lay_out(runs, made)
     out.mkdir(parents=True, exist_ok=True)
@@ -51,9 +52,12 @@ def _pages(board: Board, known: Sequence[KnownFailure], drawn: Sequence[Picture]
     engines = [engine_told(board, label, known, _LIST) for label in board.labels]
     for engine in engines:
         yield page_name("engine", engine.label), pages.render("engine.html.jinja", here="", engine=engine, **common)
-    parts = list(_parts(board.failures()))
+    parts = list(_parts(board.failures))
     for number, part in enumerate(parts):
-        yield _part("failures", number), pages.render("failures.html.jinja", here="failures", part=part, number=number, of=len(parts), **common)
+        yield (
+            _part("failures", number),
+            pages.render("failures.html.jinja", here="failures", part=part, number=number, of=len(parts), **common),
+        )
     yield "proof.html", pages.render("proof.html.jinja", here="proof", **common)
     yield "runs.html", pages.render("runs.html.jinja", here="runs", **common)
     if drawn:
@@ -62,11 +66,27 @@ def _pages(board: Board, known: Sequence[KnownFailure], drawn: Sequence[Picture]
     if len(laid) > 1:
         for number, tables in enumerate(laid):
             told = _filters(tables)
-            yield _part("matrix", number), pages.render("matrix.html.jinja", here="", tables=tables, number=number, laid=laid, **told, **common)
+            yield (
+                _part("matrix", number),
+                pages.render("matrix.html.jinja", here="", tables=tables, number=number, laid=laid, **told, **common),
+            )
     tables = laid[0] if len(laid) == 1 else []
     seen = [verdict for verdict in ORDER if any(engine.counts[verdict] for engine in engines)]
     told = _filters(tables)
-    yield "index.html", pages.render("index.html.jinja", here="index", tables=tables, laid=laid, known_of=known_of(known, board), engines=engines, verdicts_all=seen, **told, **common)
+    yield (
+        "index.html",
+        pages.render(
+            "index.html.jinja",
+            here="index",
+            tables=tables,
+            laid=laid,
+            known_of=known_of(known, board),
+            engines=engines,
+            verdicts_all=seen,
+            **told,
+            **common,
+        ),
+    )
 
 
 def _of_claim(board: Board, claim: str) -> dict[str, Any]:
@@ -102,7 +122,16 @@ def _parts(results: Sequence[Seen]) -> Iterator[list[Seen]]:
 
 def _weight(seen: Seen) -> int:
     result = seen.result
-    texts = (result.text or result.reason, result.reason, result.replay, result.test, result.label, result.label, result.claim, result.claim)
+    texts = (
+        result.text or result.reason,
+        result.reason,
+        result.replay,
+        result.test,
+        result.label,
+        result.label,
+        result.claim,
+        result.claim,
+    )
     return 900 + sum(matrix.weigh(text[:16_100]) for text in texts)
 
 

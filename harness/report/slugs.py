@@ -12,8 +12,8 @@ _KEPT = 60
 def page_name(what: str, name: str) -> str:
     """`claim-duplex.isolation.recycle.html`: lower-case letters, digits, `.`, `_` and `-` alone, and another name for each other `name`.
 
-    `what` is ours, such as `claim`. A name that had to be changed ends in a digest of the whole, so that no two share a file, not even where
-    a file system takes capitals for small letters.
+    `what` is ours, such as `claim`. A name that had to be changed ends in a digest of the whole, so that no two share a file, not even
+    where a file system takes capitals for small letters.
     """
     slug = re.sub(r"[^a-z0-9._]+", "-", name.lower())
     slug = re.sub(r"\.{2,}", ".", slug).strip(".-")[:_KEPT]

@@ -29,7 +29,13 @@ def real(tmp_path_factory):
     """The site of the committed runs of one H200, and a run with each verdict and a proof."""
     folder = tmp_path_factory.mktemp("real")
     mixed = [
-        report(claim=f"tier.toy.{v.value.lower()}", verdict=v.value, engine="tier/toy", reason="CUT: 3 of 4" if v.fails_the_run else "", longrepr="FAIL")
+        report(
+            claim=f"tier.toy.{v.value.lower()}",
+            verdict=v.value,
+            engine="tier/toy",
+            reason="CUT: 3 of 4" if v.fails_the_run else "",
+            longrepr="FAIL",
+        )
         for v in Verdict
     ]
     planted = [report(claim="tier.toy.pass", engine="tier/toy", fault="tier/cut", verdict="FAIL", replay="")]
@@ -47,12 +53,28 @@ def forged(tmp_path_factory):
 
 
 def forge(path):
-    names = ("test", "claim", "sentence", "level", "version", "profile", "options", "reason", "got", "expected", "control", "machine", "replay")
+    names = (
+        "test",
+        "claim",
+        "sentence",
+        "level",
+        "version",
+        "profile",
+        "options",
+        "reason",
+        "got",
+        "expected",
+        "control",
+        "machine",
+        "replay",
+    )
     texts = {name: f"{name} {ATTACK}" for name in names}
     figures = json.dumps([{"name": ATTACK, "value": 1, "unit": ATTACK, "bound": None}])
     engine, label = f"duplex/{ATTACK}", f"duplex/{ATTACK}:{texts['options']}"
     results = [
-        report(**{**texts, "engine": engine, "verdict": verdict, "figures": figures, "test": f"{verdict} {ATTACK}"}, longrepr=f"FAIL {ATTACK}")
+        report(
+            **{**texts, "engine": engine, "verdict": verdict, "figures": figures, "test": f"{verdict} {ATTACK}"}, longrepr=f"FAIL {ATTACK}"
+        )
         for verdict in ("FAIL", "PASS", "KNOWN", "UNSUPPORTED")
     ]
     results.append(report(**{**texts, "engine": engine, "fault": ATTACK, "verdict": "FAIL"}))
@@ -60,7 +82,7 @@ def forge(path):
     return write(
         path,
         results,
-        **{name: ATTACK for name in ("started", "command", "commit", "environment")},
+        **dict.fromkeys(("started", "command", "commit", "environment"), ATTACK),
         machine={"cpu": ATTACK, ATTACK: ATTACK, "packages": {"torch": ATTACK, ATTACK: ATTACK}, "cards": [{"name": ATTACK}]},
         engines={label: {"version": ATTACK, "environment": ATTACK, "capabilities": {ATTACK: {"support": ATTACK, "reason": ATTACK}}}},
         claims={texts["claim"]: told},
@@ -71,7 +93,7 @@ def forge(path):
 
 def named(site, name):
     """The page of that name, or the first whose name begins so."""
-    return site / f"{name}.html" if (site / f"{name}.html").exists() else sorted(site.glob(f"{name}*.html"))[0]
+    return site / f"{name}.html" if (site / f"{name}.html").exists() else min(site.glob(f"{name}*.html"))
 
 
 def breached(held):

@@ -64,7 +64,11 @@ def test_the_session_says_what_a_report_needs(toy):
     session = toy.run().session()
     told = session["claims"]["connector.toy.unsupported"]
 
-    assert (told["source"], told["requires"], told["where"].partition(":")[0]) == ("the toy", ["many_reads"], "suites/connector/test_toy.py")
+    assert (told["source"], told["requires"], told["where"].partition(":")[0]) == (
+        "the toy",
+        ["many_reads"],
+        "suites/connector/test_toy.py",
+    )
     assert session["engines"]["connector/toy"]["capabilities"].keys() >= {"many_reads", "lab"}
     assert [entry["claim"] for entry in session["known"]] == ["connector.toy.known"]
     assert session["environment"] == ""
