@@ -3,9 +3,9 @@
 What it leaves in DIR (--out) is called after lane, environment and shard: `cpu-own-1.txt` holds the node ids, `cpu-own-1.jsonl` the report
 log, `cpu-own-1.xml` the JUnit file. Further arguments of pytest follow `--`. A shard that has no tests runs nothing and is fine.
 
-Exit status: pytest's own, and 128 more than the signal where it was killed; 1 where suites and lanes do not fit; 2 for wrong use. A shard of
-several in which nothing was judged is fine: its tests tell why, and the lane's least counts say whether enough was judged. Past the lane's
-minutes pytest is interrupted, which is its exit status 2, or killed where it does not end by itself.
+Exit status: pytest's own, and 128 more than the signal where it was killed; 1 where suites and lanes do not fit; 2 for wrong use. A shard
+of several in which nothing was judged is fine: its tests tell why, and the lane's least counts say whether enough was judged. Past the
+lane's minutes pytest is interrupted, which is its exit status 2, or killed where it does not end by itself.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="for the records (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
     parser.add_argument("pytest", nargs="*", help="more arguments of pytest, after --")
-    asked = parser.parse_args(argv)
+    return _shard(parser.parse_args(argv), root)
+
+
+def _shard(asked: argparse.Namespace, root: Path) -> int:
     try:
         share, shard, of = _asked(asked.lane, asked.environment, asked.shard, root)
     except (LaneError, TimingsError) as wrong:
@@ -102,9 +105,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if not shard.nodeids:
         print(f"ci.run: {name}: shard {shard.index}/{of} has no test: {len(share.items)} tests in {of} shards")
         return 0
-    files = (asked.out / name).resolve()
     try:
-        _write(files, shard)
+        files = _write(asked.out / name, shard)
     except OSError as wrong:
         print(f"ci.run: --out {asked.out}: {wrong}", file=sys.stderr)
         return 2
@@ -117,10 +119,10 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         # Nobody must take an earlier run's records for those of a run that broke before it wrote any.
         Path(f"{files}{suffix}").unlink(missing_ok=True)
     status = run(words, share.lane.minutes, root)
-    if status == NOTHING_JUDGED and of > 1:
+    fine = status == NOTHING_JUDGED and of > 1
+    if fine:
         print(f"ci.run: {name}: nothing was judged; the least counts of the lane see to it", file=sys.stderr)
-        return 0
-    return status
+    return 0 if fine else status
 
 
 def _asked(lane: str, environment: str | None, shard: tuple[int, int] | None, root: Path) -> tuple[Share, Shard, int]:
@@ -132,9 +134,12 @@ def _asked(lane: str, environment: str | None, shard: tuple[int, int] | None, ro
     return found[0], shards(found[0].items, timings, of)[index - 1], of
 
 
-def _write(files: Path, shard: Shard) -> None:
+def _write(name: Path, shard: Shard) -> Path:
+    """Write the node ids; what the files of the shard are called, less their ending."""
+    files = name.resolve()
     files.parent.mkdir(parents=True, exist_ok=True)
     Path(f"{files}.txt").write_text("".join(f"{nodeid}\n" for nodeid in shard.nodeids), encoding="utf-8")
+    return files
 
 
 if __name__ == "__main__":
