@@ -143,6 +143,11 @@ class Recorder:
             counts[properties["engine"].partition("/")[0], _case(properties)][properties["verdict"]] += 1
         return counts
 
+    def failed(self) -> list[tables.Failed]:
+        """What fails the run."""
+        own = [p for p in self._last.values() if Verdict(p["verdict"]).fails_the_run]
+        return [tables.Failed(_case(p), p["verdict"], p["claim"], text.shortest(p["replay"], p["seed"])) for p in own]
+
     def skips(self) -> list[str]:
         """A line for each reason why claims were not judged, with how many they are."""
         reasons = Counter((p["verdict"], _case(p), p["reason"]) for p in self._last.values() if not Verdict(p["verdict"]).judged)
@@ -167,9 +172,9 @@ class Recorder:
             terminalreporter.write_line("nothing was judged: each test was deselected, or no engine of its kind is here")
         elif run.prove is None:
             tables.show_verdicts(self.counts(), terminalreporter)
+            tables.show_failed(self.failed(), terminalreporter)
         skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
-        for line in self.skips() + skipped:
-            terminalreporter.write_line(line)
+        tables.show_lines(self.skips() + skipped, terminalreporter)
         failing = known.overdue_here(self._config, _today()) if self._config.option.strict_known else []
         for line in known.overdue(self._config, _today()):
             terminalreporter.write_line(line, yellow=line not in failing, red=line in failing)

@@ -31,20 +31,20 @@ def headline(found: Comparison) -> str:
 def summary(found: Comparison) -> str:
     """Every kind of change with its number, regressions first; those that did not happen are left out."""
     counts = [
-        (len(found.of(Change.NEW_FAILURE)), "new failure", "s"),
-        (len(found.of(Change.LOST)), "lost", ""),
-        (sum(gone.kept > 0 for gone in found.engines_gone), "engine(s) gone", ""),
-        (_figures(found, Movement.CROSSED), "beyond a bound", ""),
-        (len(found.of(Change.FIXED)), "fixed", ""),
-        (len(found.of(Change.GAINED)), "gained", ""),
-        (len(found.of(Change.WITHDRAWN)), "withdrawn", ""),
-        (len(found.of(Change.CHANGED)), "other change", "s"),
-        (_figures(found, Movement.MOVED), "beyond noise", ""),
-        (len(found.claims_added), "new claim", "s"),
-        (len(found.claims_gone), "claim(s) gone", ""),
-        (len(found.engines_added), "new engine", "s"),
+        (len(found.of(Change.NEW_FAILURE)), "new failure", "new failures"),
+        (len(found.of(Change.LOST)), "lost", "lost"),
+        (sum(gone.kept > 0 for gone in found.engines_gone), "engine gone", "engines gone"),
+        (_figures(found, Movement.CROSSED), "beyond a bound", "beyond a bound"),
+        (len(found.of(Change.FIXED)), "fixed", "fixed"),
+        (len(found.of(Change.GAINED)), "gained", "gained"),
+        (len(found.of(Change.WITHDRAWN)), "withdrawn", "withdrawn"),
+        (len(found.of(Change.CHANGED)), "other change", "other changes"),
+        (_figures(found, Movement.MOVED), "beyond noise", "beyond noise"),
+        (len(found.claims_added), "new claim", "new claims"),
+        (len(found.claims_gone), "claim gone", "claims gone"),
+        (len(found.engines_added), "new engine", "new engines"),
     ]
-    return "; ".join(f"{count} {what}{many if count > 1 else ''}" for count, what, many in counts if count) or "nothing changed"
+    return "; ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count) or "nothing changed"
 
 
 def sides(found: Comparison) -> str:

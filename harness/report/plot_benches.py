@@ -152,9 +152,9 @@ def _timeline(found: Sequence[Mapping[str, Any]]) -> Figure:
         bar(number - 0.2, fetch, compute, "computes", "C0")
         bar(number + 0.2, 0, compute, "computes", "C0")
         bar(number + 0.2, compute, waited, "waits for the fetch", "C1", "//")
-        axes.annotate(
-            f"{row['share']:.1%} hidden", (compute + waited, number + 0.2), xytext=(5, 0), textcoords="offset points", va="center"
-        )
+        beside = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate("no prefetch", (fetch + compute, number - 0.2), **beside)
+        axes.annotate(f"prefetch: {row['share']:.1%} hidden", (compute + waited, number + 0.2), **beside)
         axes.annotate(f"{shown(row['engine'], 60)} to {shown(row['device'], 12)}", (0, number - 0.42), va="bottom", fontsize="small")
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
