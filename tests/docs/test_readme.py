@@ -68,7 +68,7 @@ def test_failure_is_real() -> None:
 def unknown_options(text: str) -> set[str]:
     """Options that the text names and neither pytest nor a command of `assay` takes."""
     named = set(re.findall(r"[`\[](--[a-z-]+)", text))
-    commands = (["engines"], ["doctor"], ["bench", "duplex"], ["bench", "tier"], ["serve"])
+    commands = (["engines"], ["doctor"], ["bench", "duplex"], ["bench", "tier"], ["report"], ["report", "diff"], ["serve"])
     helps = [run_suites("--help"), *(run_module("harness", *command, "--help") for command in commands)]
     taken = {option for shown in helps for option in re.findall(r"--[a-z-]+", shown.stdout)}
     assert len(named) > 8

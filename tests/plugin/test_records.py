@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from harness.core.verdict import Verdict
+
 SCHEMA_1 = set(
     "schema test claim level engine version profile options fault verdict reason figures seed control replay".split()  # noqa: SIM905
 )
@@ -115,6 +117,12 @@ def test_junitparser_reads_it(mixed):
     suites = list(junitparser.JUnitXml.fromfile(str(ran.junit)))
 
     assert [(s.tests, s.failures, s.errors, s.skipped) for s in suites] == [(9, 6, 0, 2)]
+    failed = {
+        case.name.partition("[")[0].removeprefix("test_")
+        for case in suites[0]
+        if any(isinstance(r, junitparser.Failure) for r in case.result)
+    }
+    assert failed == {name for name, verdict in MIXED.items() if Verdict(verdict).fails_the_run}
 
 
 def test_table(mixed):
