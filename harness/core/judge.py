@@ -6,7 +6,7 @@ A test that ends without a comparison is VACUOUS, and so is one whose path under
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -19,13 +19,27 @@ Trace = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Series:
+    """Values against something, such as a difference by tick: what x and y are, with units, and the pairs. y None: it is no number."""
+
+    x: str
+    y: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A number that a check measured or counted."""
+    """A number that a check measured or counted; `series` is what it sums up, where that is kept."""
 
     name: str
     value: float
     unit: str
     bound: float | None = None
+    series: Series | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON; a series that there is none of is left out."""
+        return {name: value for name, value in asdict(self).items() if name != "series" or value is not None}
 
 
 @dataclass
@@ -114,9 +128,10 @@ class Judge:
         if times < 1:
             raise Vacuous("PATH NOT TAKEN", got=f"{what}: {times} times", expected="at least once")
 
-    def figure(self, name: str, value: float, unit: str, bound: float | None = None) -> None:
-        """Record a number with its unit and, where there is one, the bound that it is held to."""
-        self.figures.append(Figure(name, value, unit, bound))
+    def figure(self, name: str, value: float, unit: str, bound: float | None = None, series: Series | None = None) -> None:
+        """Record a number with its unit and, where there is one, the bound that it is held to. The last one of a name stands."""
+        self.figures[:] = [figure for figure in self.figures if figure.name != name]
+        self.figures.append(Figure(name, value, unit, bound, series))
 
     def controlled(self, key: Any, untouched: Callable[[], Trace], touched: Callable[[], Trace]) -> tuple[Trace, Trace]:
         """A, B, A: run `untouched`, `touched`, `untouched`; INCONCLUSIVE if both A runs differ anywhere. Returns (A, B).

@@ -110,7 +110,7 @@ def _groups(jobs: Sequence[Job], parts: int) -> list[_Piece]:
     shared: dict[str, list[Job]] = {}
     alone: list[list[Job]] = []
     names: set[str] = set()
-    for job in sorted(jobs, key=lambda job: job.name):
+    for job in jobs:
         if job.name in names:
             raise JobError(f"{job.name}: two jobs have this name; give one another")
         names.add(job.name)

@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
+MARKERS = "osD^vP*X"
+"""One an engine beside its colour, which not everybody sees."""
+
+
+def marker(number: int) -> str:
+    """That of the engine of this number."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def ink() -> str:
+    """The colour of lines that belong to no engine: that of the labels, whatever the paper is."""
+    from matplotlib import rcParams
+
+    return str(rcParams["axes.labelcolor"])
 
 
 def check(path: Path) -> None:

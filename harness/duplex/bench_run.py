@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from harness import progress
 from harness.core import devices
 from harness.core.clock import SystemClock
 from harness.core.doctor import rates
@@ -127,15 +126,15 @@ def read(path: Path) -> Report:
 @contextmanager
 def _bar(runs: int) -> Iterator[Callable[[str, int], None]]:
     """`advance(name, ticks)` moves the bar within a run, and ends the run for ticks = -1. It is drawn between ticks, by no thread."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as progress:
-        task, done = progress.add_task("", total=runs), 0
+    with progress.bar(runs, "runs") as move:
+        done = 0
 
         def advance(name: str, ticks: int) -> None:
             nonlocal done
             done += ticks == -1
             share = 0.0 if ticks == -1 else min(ticks / (WARMUP_TICKS + TIMED_TICKS), 0.99)
-            progress.update(task, completed=round(done + share, 2), description=name, refresh=ticks == -1 or ticks % 10 == 1)
+            if ticks == -1 or ticks % 10 == 1:
+                move(name, done + share)
 
         yield advance
 

@@ -11,4 +11,5 @@ pytest_plugins = [
     "harness.pytest_plugin.prove",
     "harness.pytest_plugin.plan",
     "harness.pytest_plugin.record",
+    "harness.pytest_plugin.progress",
 ]

@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--prove", nargs="?", const="*", metavar="GLOB", help="plant every fault (that matches) and demand that its claims fail"
     )
+    group.addoption(
+        "--strict-known", action="store_true", help="fail the run for a known failure of its engines that is to be looked at again"
+    )
     group.addoption("--plan", action="store_true", help="say what would run here and what would not, and run nothing")
     group.addoption("--list-engines", action="store_true", help="list the engines and leave")
     group.addoption("--list-claims", action="store_true", help="list the claims and leave")

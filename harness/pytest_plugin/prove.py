@@ -156,7 +156,18 @@ class _Scorer:
         score, planted = self._config.stash[SCORE], self._planted()
         fates = {f.name: "not run" if score.is_unrun(f) else "caught" if score.is_caught(f) else "survived" for f in planted}
         nulls = {name: {"caught": "unmoved", "survived": "alarmed"}.get(fates[name], fates[name]) for name in self._nulls & set(fates)}
-        return {"faults": fates | nulls, "unproved": score.unproved(planted) if self._config.option.prove == "*" else None}
+        told = {f.name: _told(f, (fates | nulls)[f.name], score) for f in planted}
+        return {"faults": told, "unproved": score.unproved(planted) if self._config.option.prove == "*" else None}
+
+
+def _told(fault: Fault, fate: str, score: Score) -> dict[str, object]:
+    return {
+        "fate": fate,
+        "role": fault.role.value,
+        "sentence": fault.sentence,
+        "claims": list(fault.claims),
+        "missed": sorted(score.missed.get(fault.name, ())),
+    }
 
 
 def _tally(what: str, faults: list[Fault], score: Score) -> str:

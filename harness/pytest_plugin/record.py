@@ -1,8 +1,14 @@
 """What a run leaves behind: properties on every result (JUnit XML, report log), a record of the session, and the table at the end.
 
-Schema 1. A result's properties are text, numbers as they are: schema, test, claim, sentence, level, engine, version, profile, options,
-fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit, bound), seed, control, machine, replay. In the report
-log a test has a report for each phase; read the last one that holds a `verdict`.
+Schema 2; harness/report/schema/run-2.json has every field. A result's properties are text, numbers as they are: schema, test, claim,
+sentence, level, engine, version, profile, options, fault, verdict, reason, got, expected, figures (JSON: a list of name, value, unit,
+bound and, where there is one, series: x, y, points), seed, control, machine, replay. In the report log a test has a report for each
+phase; read the last one that holds a `verdict`.
+
+The session's record holds what stands once for all results: the command, the machine, versions; and, since schema 2, `environment`,
+`claims` (level, source, requires, where of each claim with a result), `known` (the entries of ci/known_failures.toml that are about a
+result), the capabilities of each engine with a result, and of a proof each fault's role, sentence, claims, and which of these it missed.
+Schema 1 had none of these, no series, and of a proof only each fault's fate.
 """
 
 from __future__ import annotations
@@ -25,12 +31,12 @@ from harness.core import determinism, guard
 from harness.core.devices import fingerprint
 from harness.core.judge import Judge
 from harness.core.verdict import Finding, Verdict
-from harness.pytest_plugin import known, machine, text
+from harness.pytest_plugin import known, machine, record_tables, text
 from harness.pytest_plugin.cards import HOLDER
 from harness.pytest_plugin.prove import SCORER
 from harness.pytest_plugin.state import CASE, CLAIM, REASON, RUN, VERDICT
 
-SCHEMA = 1
+SCHEMA = 2
 RECORDER = "assay-recorder"
 EXIT_STATUS = pytest.StashKey[int]()
 
@@ -55,7 +61,7 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
         "reason": reason,
         "got": finding.got if finding else "",
         "expected": finding.expected if finding else "",
-        "figures": json.dumps([asdict(f) for f in judge.figures]),
+        "figures": json.dumps([figure.record() for figure in judge.figures]),
         "seed": run.seed,
         "control": judge.control,
         "machine": machine.quoted(item, finding),
@@ -67,7 +73,8 @@ def attach(item: pytest.Item, finding: Finding | None, judge: Judge | None) -> N
 def session_record(config: pytest.Config) -> dict[str, object]:
     """What the whole run depended on."""
     run = config.stash[RUN]
-    counts, scorer = config.pluginmanager.get_plugin(RECORDER).counts(), config.pluginmanager.get_plugin(SCORER)
+    recorder, scorer = config.pluginmanager.get_plugin(RECORDER), config.pluginmanager.get_plugin(SCORER)
+    counts, results = recorder.counts(), recorder.results()
     return {
         "$report_type": "AssaySession",
         "schema": SCHEMA,
@@ -78,7 +85,10 @@ def session_record(config: pytest.Config) -> dict[str, object]:
         "machine": fingerprint(),
         "doctor": run.doctor,
         "determinism": {"asked": asdict(determinism.Policy()), "in_force": determinism.in_force()},
-        "engines": {s.label: {"version": s.spec.version, "kind": s.spec.kind} for s in run.selections},
+        "environment": record_tables.environment(config),
+        "engines": record_tables.engines(config, {result["engine"] for result in results}),
+        "claims": record_tables.claims(config, {result["claim"] for result in results}),
+        "known": record_tables.known_used(config, results),
         "unavailable": run.unavailable,
         "boots": dict(run.boots),
         "leases": run.leases,
@@ -100,6 +110,11 @@ def _commit(config: pytest.Config) -> str:
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
+def _today() -> datetime.date:
+    """In UTC, so that a run and `ci.known check` say the same wherever they are."""
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def _case(properties: dict[str, Any]) -> str:
     options = f":{properties['options']}" if properties["options"] else ""
     return f"{properties['engine']}{options}@{properties['profile']}"
@@ -119,12 +134,21 @@ class Recorder:
         if "verdict" in properties:
             self._last[properties["test"]] = properties
 
+    def results(self) -> list[dict[str, Any]]:
+        """The last properties of every test, in the order of arrival."""
+        return list(self._last.values())
+
     def counts(self) -> dict[tuple[str, str], Counter[str]]:
         """(kind, engine@profile) to the number of each verdict."""
         counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for properties in self._last.values():
             counts[properties["engine"].partition("/")[0], _case(properties)][properties["verdict"]] += 1
         return counts
+
+    def failed(self) -> list[tables.Failed]:
+        """What fails the run."""
+        own = [p for p in self._last.values() if Verdict(p["verdict"]).fails_the_run]
+        return [tables.Failed(_case(p), p["verdict"], p["claim"], text.shortest(p["replay"], p["seed"])) for p in own]
 
     def skips(self) -> list[str]:
         """A line for each reason why claims were not judged, with how many they are."""
@@ -137,6 +161,9 @@ class Recorder:
         if self._last and not judged and session.exitstatus == pytest.ExitCode.OK:
             # All skipped: nobody learned anything, so this must not look like success.
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if session.exitstatus == pytest.ExitCode.OK and self._config.option.strict_known and known.overdue_here(self._config, _today()):
+            # For lanes. A person who runs the suites on an engine did not make the promise, and is only told.
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -147,11 +174,12 @@ class Recorder:
             terminalreporter.write_line("nothing was judged: each test was deselected, or no engine of its kind is here")
         elif run.prove is None:
             tables.show_verdicts(self.counts(), terminalreporter)
+            tables.show_failed(self.failed(), terminalreporter)
         skipped = [f"UNAVAILABLE  {label}: {reason}" for label, reason in run.unavailable.items() if label not in self._judged()]
-        for line in self.skips() + skipped:
-            terminalreporter.write_line(line)
-        for line in known.overdue(self._config, datetime.date.today()):
-            terminalreporter.write_line(line, yellow=True)
+        tables.show_lines(self.skips() + skipped, terminalreporter)
+        failing = known.overdue_here(self._config, _today()) if self._config.option.strict_known else []
+        for line in known.overdue(self._config, _today()):
+            terminalreporter.write_line(line, yellow=line not in failing, red=line in failing)
 
     def _judged(self) -> set[str]:
         return {_case(p) for p in self._last.values()}

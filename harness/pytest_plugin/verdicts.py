@@ -13,6 +13,7 @@ from _pytest.runner import runtestprotocol
 
 from harness.core import faults
 from harness.core.judge import Judge
+from harness.core.known_failures import PASSED
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Finding, Verdict
 from harness.pytest_plugin import known, record, text
 from harness.pytest_plugin.engines import POOL, WATCHED, check_usage
@@ -23,7 +24,7 @@ from harness.pytest_plugin.state import CASE, REASON, RUN, VERDICT
 
 def pytest_configure(config: pytest.Config) -> None:
     # Read here, so that a wrong entry stops the run before the first engine boots.
-    known.check_names(known.known_failures(config), config.stash[RUN].registry.specs, known_claims(config))
+    known.check(config, known_claims(config))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -154,7 +155,7 @@ def _against_expectation(item: pytest.Item, verdict: Verdict, finding: Finding |
         item.stash[REASON] = expected.reason
         return Verdict.KNOWN, finding
     if verdict is Verdict.PASS and expected.strict:
-        return Verdict.FAIL, ClaimBroken("EXPECTED FAILURE PASSED", got="PASS", expected=f"a failure; {expected.remedy}")
+        return Verdict.FAIL, ClaimBroken(PASSED, got="PASS", expected=f"a failure; {expected.remedy}")
     return verdict, finding
 
 

@@ -7,14 +7,15 @@ A report log is JSON lines. Each test has a report for each of its phases; the l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.core.verdict import Verdict
 
-SCHEMAS = (1,)
+SCHEMAS = (1, 2)
 """Versions of the record that this reader knows."""
 
 _TEXTS = ("claim", "sentence", "level", "engine", "version", "profile", "options", "fault")
@@ -26,13 +27,23 @@ class UnreadableRun(ValueError):
 
 
 @dataclass(frozen=True)
+class Series:
+    """Values against something, as `harness.core.judge.Series` is recorded. y None: it is no number."""
+
+    x: str
+    y: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A number that a test measured. `bound` is the limit that it is held to, or None."""
+    """A number that a test measured. `bound` is the limit that it is held to, or None; `series` (schema 2) is what it sums up."""
 
     name: str
     value: float
     unit: str
     bound: float | None = None
+    series: Series | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,8 @@ class Result:
     seed: int
     figures: tuple[Figure, ...] = ()
     seconds: float = 0.0
+    start: float = 0.0
+    """When its first phase began, in seconds since the epoch."""
     text: str = ""
     """What a person read at the terminal: the failure, whole; empty for a result that is none."""
 
@@ -98,9 +111,8 @@ def read_run(path: Path) -> RecordedRun:
     session: Mapping[str, Any] = {}
     last: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
     seconds: dict[str, float] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        where = f"{path}:{number}"
-        entry = _entry(where, line)
+    starts: dict[str, float] = {}
+    for where, entry in read_entries(path):
         kind = entry.get("$report_type")
         if kind == "AssaySession":
             _check_schema(where, entry.get("schema"))
@@ -108,24 +120,34 @@ def read_run(path: Path) -> RecordedRun:
         elif kind == "TestReport":
             properties = _properties(where, entry)
             nodeid = str(entry.get("nodeid", ""))
-            seconds[nodeid] = seconds.get(nodeid, 0.0) + float(entry.get("duration") or 0.0)
+            seconds[nodeid] = seconds.get(nodeid, 0.0) + _number(where, entry, "duration")
+            starts.setdefault(nodeid, _number(where, entry, "start"))
             if "verdict" in properties:
                 last[nodeid] = properties, entry
-    results = tuple(_result(path, properties, entry, seconds[nodeid]) for nodeid, (properties, entry) in last.items())
+    results = tuple(_result(path, *reported, seconds[nodeid], starts[nodeid]) for nodeid, reported in last.items())
     return RecordedRun(path, session, results)
 
 
-def _lines(path: Path) -> list[str]:
+def read_entries(path: Path, *, cut_off: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each line of a report log, with its place `FILE:NUMBER`. `cut_off`: leave out a last line that its writer did not finish.
+
+    Raises UnreadableRun that names the file and the line.
+    """
     try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as wrong:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as wrong:
         raise UnreadableRun(f"{path}: {wrong}; give what pytest --report-log=FILE wrote") from None
+    whole, rest = lines[:-1], lines[-1]
+    if rest and not cut_off:
+        whole.append(rest)
+    for number, line in enumerate(whole, start=1):
+        yield f"{path}:{number}", _entry(f"{path}:{number}", line)
 
 
-def _entry(where: str, line: str) -> Mapping[str, Any]:
+def _entry(where: str, line: bytes) -> Mapping[str, Any]:
     try:
         entry = json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise UnreadableRun(f"{where}: no JSON; the file was cut off, or is no report log of pytest's") from None
     if not isinstance(entry, dict):
         raise UnreadableRun(f"{where}: {type(entry).__name__}, not an object; give what pytest --report-log=FILE wrote")
@@ -142,6 +164,13 @@ def _properties(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     return properties
 
 
+def _number(where: str, entry: Mapping[str, Any], name: str) -> float:
+    value = entry.get(name) or 0.0
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UnreadableRun(f"{where}: {name} is {value!r}, no number of seconds")
+    return float(value)
+
+
 def _check_schema(where: str, schema: object) -> None:
     if schema not in SCHEMAS:
         later = isinstance(schema, int) and schema > max(SCHEMAS)
@@ -149,13 +178,25 @@ def _check_schema(where: str, schema: object) -> None:
         raise UnreadableRun(f"{where}: schema {schema!r}; {hint}")
 
 
-def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float) -> Result:
+def _result(path: Path, properties: Mapping[str, Any], entry: Mapping[str, Any], seconds: float, start: float) -> Result:
     test = str(properties.get("test", entry.get("nodeid", "")))
     try:
-        figures = tuple(Figure(**figure) for figure in json.loads(properties.get("figures", "[]")))
+        figures = tuple(map(_figure, json.loads(properties.get("figures", "[]"))))
         verdict, seed = Verdict(properties["verdict"]), int(properties.get("seed", 0))
-    except (ValueError, TypeError, KeyError) as wrong:
+    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
         raise UnreadableRun(f"{path}: {test}: {wrong}") from None
     texts = {name: str(properties.get(name) or "") for name in _TEXTS} | {"test": test}
     told = entry.get("longrepr") if verdict.fails_the_run or verdict is Verdict.KNOWN else None
-    return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, text=told if isinstance(told, str) else "")
+    text = told if isinstance(told, str) else ""
+    return Result(**texts, verdict=verdict, seed=seed, figures=figures, seconds=seconds, start=start, text=text)
+
+
+def _figure(recorded: Mapping[str, Any]) -> Figure:
+    """Raises TypeError or ValueError for what is no figure."""
+    bound, series = recorded.get("bound"), recorded.get("series")
+    kept = None
+    if series is not None:
+        points = tuple((float(x), None if y is None else float(y)) for x, y in series["points"])
+        kept = Series(str(series["x"]), str(series["y"]), points)
+    number = None if bound is None else float(bound)
+    return Figure(str(recorded["name"]), float(recorded["value"]), str(recorded["unit"]), number, kept)

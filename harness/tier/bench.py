@@ -68,13 +68,17 @@ class Speed:
 
 @dataclass(frozen=True)
 class Hits:
-    """The second round of `prompts` prompts, which take `load` times the device pool. `ratio`: cached tokens of a prompt token."""
+    """The second round of `prompts` prompts, which take `load` times the device pool. `ratio`: cached tokens of a prompt token.
+
+    `from_host`: those of them that came from the host; None where the engine does not tell tiers apart.
+    """
 
     engine: str
     host: bool
     load: float
     prompts: int
     ratio: float
+    from_host: float | None = None
 
 
 def profile_for(selection: Selection, device: torch.device) -> Profile:
@@ -207,7 +211,9 @@ def _hits(selection: Selection, engine: PrefixCacheServer, host: bool, load: flo
     second = generate(engine, asked, stepped=stepped)
     tokens = sum(completion.prompt_tokens for completion in second)
     cached = sum(completion.cached_tokens or 0 for completion in second)
-    return Hits(selection.label, host, count * length / pool, count, cached / tokens)
+    tiers = [completion.tiers for completion in second if completion.tiers is not None]
+    from_host = sum(hit.host for hit in tiers) / tokens if len(tiers) == len(second) else None
+    return Hits(selection.label, host, count * length / pool, count, cached / tokens, from_host)
 
 
 def prompt(name: str, length: int, vocabulary: int | None) -> Any:

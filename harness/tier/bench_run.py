@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness import progress
 from harness.core import devices
 from harness.core.clock import SystemClock
 from harness.core.doctor import rates
@@ -135,10 +134,15 @@ def read(path: Path) -> Report:
 @contextmanager
 def _bar(parts: int) -> Iterator[Callable[[str, int], None]]:
     """`advance(name, parts)` moves the bar. It is drawn between parts, by no thread."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("parts"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as progress:
-        task = progress.add_task("", total=parts)
-        yield lambda name, done: progress.update(task, advance=done, description=name, refresh=True)
+    with progress.bar(parts, "parts") as move:
+        done = 0
+
+        def advance(name: str, more: int) -> None:
+            nonlocal done
+            done += more
+            move(name, done)
+
+        yield advance
 
 
 def show(report: Report) -> None:

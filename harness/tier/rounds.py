@@ -33,6 +33,12 @@ class Round:
         """Cached tokens of a prompt token."""
         return self.cached_tokens / self.prompt_tokens
 
+    @property
+    def host_ratio(self) -> float | None:
+        """Tokens that came from the host of a prompt token; None where the engine does not tell tiers apart."""
+        tiers = [completion.tiers for completion in self.completions if completion.tiers is not None]
+        return sum(hits.host for hits in tiers) / self.prompt_tokens if len(tiers) == len(self.completions) else None
+
 
 @dataclass(frozen=True)
 class Arm:

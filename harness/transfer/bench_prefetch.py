@@ -49,6 +49,8 @@ class Hidden:
     prefetch: float | None = None
     pinned: float | None = None
     of_pinned: float | None = None
+    compute: float | None = None
+    """Of the compute that was to hide the fetch; None in records from before it was kept."""
 
 
 def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 9) -> Hidden:
@@ -62,13 +64,15 @@ def hidden(selection: Selection, size: int, device: torch.device, rounds: int = 
         pinned = PlainCopy(pair.size, torch.device("cpu"), device) if device.type == "cuda" else None
         for _ in range(2):
             pair.fetch(0.0)
-        rows = []
+        rows, computes = [], []
         for _ in range(rounds):
             fetch, _ = pair.fetch(0.0)
-            _, waited = pair.fetch(COMPUTE * fetch)
+            whole, waited = pair.fetch(COMPUTE * fetch)
+            computes.append(whole - waited)
             rows.append((fetch, waited, pair.prefetch(), pinned.seconds() if pinned else None))
     fetches, waits, prefetches, copies = zip(*rows, strict=True)
     made = Hidden(selection.label, str(device), pair.size, rounds, statistics.median(fetches), statistics.median(waits), 0.0)
+    made.compute = statistics.median(computes)
     made.share = statistics.median(1 - waited / fetch for fetch, waited, _, _ in rows)
     if None not in prefetches:
         made.prefetch = statistics.median(prefetches)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness import progress
 from harness.core import devices
 from harness.core.registry import Registry, Selection
 from harness.tables import print_table, table
@@ -42,15 +43,19 @@ def run(registry: Registry, patterns: Sequence[str], sizes: Sequence[int], devic
     """Measure the engines that the patterns pick. RegistryError for one that does not exist."""
     picked = registry.select(patterns or (*CONNECTORS, *ENGINES))
     report = Report()
-    with ExitStack() as opened:
-        contestants = list(connectors([s for s in picked if s.spec.kind == "connector"], report.missing, opened))
-        if contestants:
-            for size in sizes:
-                print(f"{size // MIB} MiB ...", flush=True)
+    transfers = [s for s in picked if s.spec.kind == "transfer"]
+    with progress.bar(len(sizes) + 1 + len(transfers), "parts") as move:
+        with ExitStack() as opened:
+            contestants = list(connectors([s for s in picked if s.spec.kind == "connector"], report.missing, opened))
+            for done, size in enumerate(sizes if contestants else ()):
+                move(f"{size // MIB} MiB", done)
                 report.rates += rates(contestants, size)
-            report.latencies += latencies(contestants)
-    for selection in (s for s in picked if s.spec.kind == "transfer"):
-        _measure_hidden(report, selection, torch.device(device))
+            if contestants:
+                move("small messages", len(sizes))
+                report.latencies += latencies(contestants)
+        for done, selection in enumerate(transfers, len(sizes) + 1):
+            move(f"{selection.label} to {device}", done)
+            _measure_hidden(report, selection, torch.device(device))
     return report
 
 
@@ -60,7 +65,6 @@ def _measure_hidden(report: Report, selection: Selection, device: torch.device) 
     if why:
         report.missing[selection.label] = why
         return
-    print(f"{selection.label} to {device} ...", flush=True)
     report.hidden.append(hidden(selection, HIDDEN_SIZE, device))
     cards = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if device.type == "cuda" else []
     if len(cards) > 1:

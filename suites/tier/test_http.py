@@ -162,7 +162,7 @@ def test_models(tier_http: HttpStage) -> None:
 def test_usage(tier_http: HttpStage) -> None:
     """Usage adds up: the total is the prompt and the new tokens, as many as were asked for, and no more is cached than was asked."""
     prompt, new = tier_http.stage.prompt(pages=3, extra=1), tier_http.stage.workload.new_tokens
-    cold, warm = (tier_http.answer(tier_http.body(prompt, ignore_eos=_ignoring(tier_http)))["usage"] for _ in range(2))
+    cold, warm = (tier_http.answer(tier_http.body(prompt, ignore_eos=tier_http.ignoring))["usage"] for _ in range(2))
 
     for usage in (cold, warm):
         tier_http.judge.equal(usage["completion_tokens"], new, "completion_tokens", source="max_tokens")
@@ -235,10 +235,10 @@ def test_prompts(tier_http: HttpStage) -> None:
 def test_leaves_stream(tier_http: HttpStage) -> None:
     """A client that leaves in the middle of a stream frees all that its request held."""
     idle = tier_http.held()
-    with tier_http.streaming(tier_http.body("amber", max_tokens=tier_http.longest)) as response:
+    with tier_http.streaming(tier_http.endless()) as response:
         lines = response.iter_lines()  # kept: a stream is closed with its iterator
         next(lines)
-        tier_http.judge.taken(int(tier_http.becomes(idle.__ne__) != idle), "a request that holds something while it is streamed")
+        tier_http.judge.taken(int(tier_http.becomes(idle.__ne__, ANSWER) != idle), "a request that holds something while it is streamed")
 
     tier_http.judge.equal(tier_http.becomes(idle.__eq__), idle, "what is held after the client left", source="before it came")
 
@@ -248,9 +248,9 @@ def test_leaves_stream(tier_http: HttpStage) -> None:
 @requires(TierCap.ABORT)
 def test_leaves_whole(tier_http: HttpStage) -> None:
     """A client that leaves before its whole answer came frees all that its request held."""
-    idle, body = tier_http.held(), tier_http.body("amber", max_tokens=tier_http.longest)
+    idle = tier_http.held()
 
-    seen = asyncio.run(_leave(tier_http, body, idle))
+    seen = asyncio.run(_leave(tier_http, tier_http.endless(), idle))
 
     tier_http.judge.taken(int(seen != idle), "a request that holds something while its client waits")
     tier_http.judge.equal(tier_http.becomes(idle.__eq__), idle, "what is held after the client left", source="before it came")
@@ -285,11 +285,6 @@ def _said(usage: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _ignoring(tier_http: HttpStage) -> Any:
-    """`ignore_eos`, for servers that have it: those that give token ids do."""
-    return True if tier_http.stage.offers(TierCap.TOKEN_IDS) else ...
-
-
 async def _at_once(tier_http: HttpStage, bodies: list[dict[str, Any]]) -> list[httpx.Response | BaseException]:
     """Each request has a connection of its own: none is free when all begin. None idles before, which a server may close."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -299,11 +294,14 @@ async def _at_once(tier_http: HttpStage, bodies: list[dict[str, Any]]) -> list[h
 
 
 async def _leave(tier_http: HttpStage, body: dict[str, Any], idle: dict[str, int]) -> dict[str, int]:
-    """What is held while the client waits; then it is gone."""
+    """What the server says it holds while the client waits; then the client is gone.
+
+    It leaves once the server says that it holds something, however long that takes to show, or when there is nothing to leave any more.
+    """
     client = tier_http.client
     async with httpx.AsyncClient(base_url=client.base_url, headers=client.headers, timeout=ANSWER, trust_env=False) as one:
         waiting = asyncio.ensure_future(one.post(COMPLETIONS, json=body))
-        seen = await asyncio.to_thread(tier_http.becomes, idle.__ne__)
+        seen = await asyncio.to_thread(tier_http.becomes, lambda held: held != idle or waiting.done(), ANSWER)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     return seen

@@ -21,6 +21,19 @@ def pytest_collection_finish(session):
     pathlib.Path(__file__).with_name("items.json").write_text(json.dumps(items))
 """
 
+PLUGIN = """
+import pytest
+
+@pytest.fixture
+def carrier(engine): ...
+
+@pytest.fixture(scope="session")
+def of_session(): ...
+
+@pytest.fixture
+def carrier_of_plugin(of_session, carrier): ...
+"""
+
 WATCH = """
 import sys
 compiled = []
@@ -38,10 +51,9 @@ def tree(tmp_path: Path) -> Tree:
     return small_tree(tmp_path)
 
 
-def python(*arguments: str, path: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    search = os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))
-    variables = {**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=variables, text=True, capture_output=True, timeout=600, check=False)
+def python(*arguments: str, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=variables, text=True, capture_output=True, timeout=600, check=False)
 
 
 def test_items_are_those_that_pytest_collects(tmp_path):
@@ -85,45 +97,63 @@ def test_an_item(tree):
     assert card.marks == {"slow", "gpu", "cuda", "H100", "cards_1", "connector"}
 
 
-def test_engines_through_fixtures(tree):
-    """Of a plugin, of the file, of its class, one that is used by every test, one under another name, and one in place of another."""
-    tree.write(
-        TEST,
-        '''
+ODD = '''
 import pytest as pt
 from harness.core.claims import claim
 import markers as m
 m.register_ci(est_time=1, suite="small")
-m.register_cuda_ci(est_time=1, suite="small-h100")
+
 @pt.fixture(name="own")
 def _own(carrier): ...
+
 @pt.fixture
 def carrier(carrier, fresh_engine): ...
+
 class TestAll:
     pytestmark = [pt.mark.soak]
+
     @pt.fixture(autouse=True)
     def always(self, blueprint): ...
+
     @pt.mark.timeout(9)
     @claim("connector.small.a", source="a test")
     def test_a(self):
         """One."""
+
 @claim("connector.small.b", source="a test")
 def test_b(own, *, unused=None):
     """Two."""
+
 @pt.mark.usefixtures("carrier")
 @claim("connector.small.c", source="a test")
 def test_c():
     """Three."""
-''',
-    )
-    items = [item for item in collect(tree.root) if item.profile == "cpu"]
 
-    assert [(item.nodeid.partition("::")[2], item.builds) for item in items] == [
-        ("TestAll::test_a[connector/a@cpu]", False),
-        ("test_b[connector/a@cpu]", True),
-        ("test_c[connector/a@cpu]", True),
-    ]
-    assert items[0].marks == {"soak", "timeout", "cpu", "connector", "core_model"}
+@claim("connector.small.d", source="a test")
+def test_d(judge, carrier_of_plugin):
+    """Four."""
+'''
+
+
+def test_engines_through_fixtures(tree):
+    """Of a plugin, the file and its class; used by every test, under another name, in place of another (for a plugin's fixtures, too)."""
+    tree.write(TEST, ODD)
+    tree.write("fixtures/own.py", PLUGIN)
+    tree.write("harness/engines.toml", (ROOT / "harness" / "engines.toml").read_text())
+    (tree.root / "dump_items.py").write_text(DUMP)
+    engines = [f"--engine={spec.name}" for spec in builtin_specs()]
+    options = ["--import-mode=importlib", "-p", "dump_items", "--collect-only", "-q", "-m", "cpu or slow or soak"]
+    ran = python("-m", "pytest", "suites", *options, *engines, path=tree.root, cwd=tree.root)
+    items = collect(tree.root)
+
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert json.loads((tree.root / "items.json").read_text()) == [[item.nodeid, sorted(item.marks), item.builds] for item in items]
+    assert {item.nodeid.partition("::")[2].partition("[")[0]: item.builds for item in items} == {
+        "TestAll::test_a": False,
+        "test_b": True,
+        "test_c": True,
+        "test_d": True,
+    }
 
 
 def test_cards_of_a_test_stand_in_place_of_its_engines(tree):

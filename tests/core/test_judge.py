@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.core import guard
-from harness.core.judge import Figure, Judge, first_difference
+from harness.core.judge import Figure, Judge, Series, first_difference
 from harness.core.verdict import ClaimBroken, DeadlineMissed, Inconclusive, Vacuous
 
 
@@ -259,6 +259,23 @@ def test_close_wants_a_comparison(judge):
 
     judge.equal(1, 1, "tokens")
     judge.close()
+
+
+def test_of_figures_with_one_name_the_last_stands(judge):
+    """A schedule is played over and over while it is shrunk."""
+    for value in (3, 2):
+        judge.figure("ticks", value, "ticks")
+
+    assert judge.figures == [Figure("ticks", 2, "ticks")]
+
+
+def test_a_series_is_in_the_record_where_there_is_one(judge):
+    judge.figure("plain", 1, "s", bound=2)
+    judge.figure("ticks", 1, "ticks", series=Series("tick", "log2", ((4.0, None),)))
+    plain, series = (figure.record() for figure in judge.figures)
+
+    assert plain == {"name": "plain", "value": 1, "unit": "s", "bound": 2}
+    assert series["series"] == {"x": "tick", "y": "log2", "points": ((4.0, None),)}
 
 
 def test_figures_are_kept(judge):

@@ -135,6 +135,15 @@ def test_a_boot_stays_whole_where_a_split_does_not_pay():
     assert homes_of(partition([*jobs, Job("d", 9, "x", 5)], 2)) == {"x": [0, 1]}
 
 
+def test_a_boot_stays_whole_where_a_split_makes_nothing_shorter():
+    """Longest first, all whole, takes 20 s; so does the best that was found with the boot in both parts."""
+    jobs = [Job("a", 7), Job("b", 8), Job("c", 5), Job("d", 2, "x", 1), Job("e", 5), Job("f", 9), Job("g", 2, "x", 1)]
+    filled = partition(jobs, 2)
+
+    assert makespan(filled) == 20
+    assert len(homes_of(filled)["x"]) == 1
+
+
 def test_a_boot_that_costs_nothing_is_split_freely():
     jobs = [Job(name, 1, "x") for name in "abcd"]
 

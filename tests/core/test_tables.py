@@ -186,3 +186,64 @@ def test_verdicts_have_colour_only_on_a_terminal():
 
     assert "\x1b[" not in "".join(plain.lines)
     assert "\x1b[" in "".join(coloured.lines)
+
+
+class Narrow(Terminal):
+    """A terminal of 40 columns, as pytest's is asked for them."""
+
+    isatty = True
+
+    class _tw:
+        fullwidth = 40
+
+
+MANY = {("duplex", "duplex/reference:graphs=on@gpu"): Counter(PASS=84, UNSUPPORTED=11, INCONCLUSIVE=1)}
+
+
+def test_verdicts_that_have_no_room_for_a_table_have_a_line_each():
+    """Nothing is broken in the middle; where there is room it is a table."""
+    narrow, wide = Narrow(), Terminal()
+    for terminal in (narrow, wide):
+        tables.show_verdicts(MANY, terminal)
+
+    assert [line.rstrip() for line in narrow.lines] == [
+        "Verdicts", "duplex/reference:graphs=on@gpu", "    84 PASS, 1 INCONCLUSIVE, 11", "    UNSUPPORTED",
+    ]  # fmt: skip
+    assert words(wide.lines[1]) == "kind engine PASS INCONCLUSIVE UNSUPPORTED"
+
+
+FAILED = [
+    tables.Failed("b/x@cpu", "FAIL", "b.b.second", "pytest b2"),
+    tables.Failed("a/x@cpu", "ERROR", "a.a.a", "pytest " + "x" * 40),
+    tables.Failed("b/x@cpu", "VACUOUS", "b.b.first", "pytest b1"),
+]
+
+
+def test_failures_by_engine_and_claim():
+    """A command that does not fit stands whole on the next line."""
+    terminal = Narrow()
+    tables.show_failed(FAILED, terminal)
+
+    assert terminal.lines == [
+        "a/x@cpu: 1 failed", "  ERROR a.a.a", "    pytest " + "x" * 40,
+        "b/x@cpu: 2 failed", "  VACUOUS b.b.first  pytest b1", "  FAIL b.b.second  pytest b2",
+    ]  # fmt: skip
+
+
+def test_failures_in_a_file_have_one_line_each():
+    terminal = Terminal()
+    tables.show_failed(FAILED, terminal)
+
+    assert len(terminal.lines) == 5
+    assert terminal.lines[1] == "  ERROR a.a.a  pytest " + "x" * 40
+
+
+def test_long_lines_go_on_set_in_on_a_terminal_alone():
+    line = "UNSUPPORTED  a/x@cpu: " + "word " * 10 + "end"
+    narrow, file = Narrow(), Terminal()
+    for terminal in (narrow, file):
+        tables.show_lines([line], terminal)
+
+    assert file.lines == [line]
+    assert max(map(len, narrow.lines)) <= 40
+    assert words(" ".join(narrow.lines)) == words(line)

@@ -387,7 +387,7 @@ def test_the_plot(tmp_path):
     matplotlib = pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     assert matplotlib
     paces = [made("duplex/a", b, 5.0 * b, 6.0 * b, floor=3.0) for b in (2, 4, 8)] + [made("duplex/b", 2)]
-    figure = bench_plot.figure(report_of(*paces))
+    figure = bench_plot.figure(report_of(*paces).record())
     (axes,) = figure.axes
 
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["duplex/a", "duplex/a: floor", "duplex/b", "budget 80 ms"]

@@ -52,6 +52,20 @@ def test_look_again(suite, look_again, told):
     assert ("known failure to look at again: connector.toy.it on connector/toy (toy, since 2020-01-01)" in ran.stdout) is told
 
 
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [({}, 1), ({"look_again": "9999-12-31"}, 0), ({"engine": "connector/memory"}, 0), ({"versions": ["0.0.9"]}, 0)],
+    ids=["expired", "in time", "another engine", "another version"],
+)
+def test_look_again_strictly(suite, fields, code):
+    """With --strict-known, as lanes have it, an expired entry of the run's own engines and versions fails the run."""
+    suite.check(BREAKS if set(fields) <= {"look_again"} else HOLDS)
+    suite.known(**{"look_again": "2020-01-01", **fields})
+    ran = suite.run("--strict-known")
+
+    assert (ran.verdict in ("KNOWN", "PASS"), ran.ret) == (True, code)
+
+
 def test_known_failure_of_the_boot(suite):
     """So is an engine that does not boot."""
     suite.check(HOLDS)

@@ -76,7 +76,7 @@ def check_session(ran):
     """The session's record is in both files, and the same."""
     record = ran.session()
 
-    assert record["schema"] == 1
+    assert record["schema"] == 2
     assert record["verdicts"] == [{"kind": "connector", "engine": "connector/toy@cpu", **Counter(MIXED.values())}]
     assert record["machine"]["packages"]["pytest"] == pytest.__version__
     assert record["machine"]["cores"] >= 1

@@ -12,6 +12,8 @@ import pytest
 from harness.core.registry import builtin_specs
 
 ROOT = Path(__file__).resolve().parents[2]
+RUN = "-m pytest suites -m cpu --junitxml=results/conformance.xml --report-log=results/conformance.jsonl"
+REPORT = "-m harness report results/conformance.jsonl -o results/report"
 TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
 FAKE_PYTHON = """\
@@ -23,7 +25,8 @@ case "$*" in
   *version_info*) [ ! -e too-old ] ;;
   *"-m pip install"*) echo pip >> log; [ ! -e no-network ] ;;
   *engine_env.py*) echo building; echo ./python ;;
-  "-m pytest"*) echo "$*" >> log ;;
+  "-m pytest"*) echo "$*" >> log; mkdir -p results; [ -e no-record ] || echo {} > results/conformance.jsonl; [ ! -e tests-fail ] ;;
+  "-m harness report"*) echo "$*" >> log; [ ! -e report-fails ] ;;
   -V) echo Python 3.9.2 ;;
 esac
 """
@@ -70,7 +73,28 @@ def test_first_run_installs_and_second_does_not(checkout):
     assert done(checkout)[:3] == ["venv", "pip", "pip"]
     assert make(checkout, "conformance").returncode == 0
 
-    assert done(checkout) == ["-m pytest suites -m cpu --junitxml=results/conformance.xml --report-log=results/conformance.jsonl"]
+    assert done(checkout) == [RUN, REPORT]
+
+
+@pytest.mark.parametrize(
+    ("broken", "did", "status"),
+    [
+        ((), [RUN, REPORT], 0),
+        (("tests-fail",), [RUN, REPORT], 2),
+        (("report-fails",), [RUN, REPORT], 2),
+        (("tests-fail", "report-fails"), [RUN, REPORT], 2),
+        (("tests-fail", "no-record"), [RUN], 2),
+    ],
+)
+def test_conformance_ends_in_a_report(checkout, broken, did, status):
+    """Also where tests fail; not of an earlier run's record. make itself exits with 2 where a command fails."""
+    make(checkout, "conformance")
+    done(checkout)
+    for name in broken:
+        (checkout / name).touch()
+
+    assert make(checkout, "conformance").returncode == status
+    assert done(checkout) == did
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tier import lifeline
+from harness.core import lifeline
 from harness.tier.engines.known_servers import SGLANG, UNKNOWN, VLLM, Metric, Samples, known_server
 from harness.tier.engines.launched import Command
 from harness.tier.engines.served import Served, free_port

@@ -280,7 +280,7 @@ def test_another_file_is_refused(tmp_path, text):
 
 def test_the_plot_has_a_line_for_each_arm(tmp_path):
     pytest.importorskip("matplotlib")
-    axes = bench_plot.figure(REPORT).axes[0]
+    axes = bench_plot.figure(REPORT.record()).axes[0]
     bench_plot.draw(REPORT, tmp_path / "plot.svg")
 
     assert [list(line.get_xdata()) for line in axes.lines[:2]] == [[1.0, 2.0], [2.0]]

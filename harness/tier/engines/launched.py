@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from harness.tier import lifeline
+from harness.core import lifeline
 from harness.tier.server import forked
 
 FORKSERVER = multiprocessing.get_context("forkserver")

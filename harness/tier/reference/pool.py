@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from harness.tier.reference import batch
 from harness.tier.reference.config import NetworkConfig
 
 
@@ -13,7 +14,8 @@ class Pool:
     """`pages` pages of `page` tokens: `kept`, f[pages, layers per group, 2, page, KV heads, head dim], keys first.
 
     A page holds `page` tokens of all layers of one group, of either group. A copy moves a page in `config.pieces` pieces of equally many
-    layers, each of them contiguous. The tensors that pieces are copied between are made once, here: making them takes longer than a copy.
+    layers, each of them contiguous. The tensors and addresses that pieces are copied between are made once, here: making them takes longer
+    than a copy.
     """
 
     def __init__(self, config: NetworkConfig, pages: int, page: int, device: torch.device, *, pinned: bool = False) -> None:
@@ -22,6 +24,7 @@ class Pool:
         self.kept = torch.zeros(shape, dtype=config.dtype, device=device, pin_memory=pinned)
         step = config.layers_per_group // config.pieces
         self.pieces = [self.kept[:, begin : begin + step].unbind(0) for begin in range(0, config.layers_per_group, step)]
+        self.addresses = [[piece.data_ptr() for piece in pages] for pages in self.pieces]
 
     @property
     def page_bytes(self) -> int:
@@ -47,6 +50,12 @@ class Pool:
 
 def copy_pages(source: Pool, sources: Sequence[int], target: Pool, targets: Sequence[int], piece: int) -> None:
     """Copy one piece of each page, asynchronously where the current stream is a card's."""
-    if sources:
-        come, go = source.pieces[piece], target.pieces[piece]
-        torch._foreach_copy_([go[page] for page in targets], [come[page] for page in sources], non_blocking=True)
+    if not sources:
+        return
+    if source.kept.is_cuda != target.kept.is_cuda and batch.submitter() is not None:
+        come, go = source.addresses[piece], target.addresses[piece]
+        batch.copy([go[page] for page in targets], [come[page] for page in sources], source.pieces[piece][0].nbytes)
+        return
+    torch._foreach_copy_(
+        [target.pieces[piece][page] for page in targets], [source.pieces[piece][page] for page in sources], non_blocking=True
+    )

@@ -2,6 +2,9 @@
 
 When the pipe ends, as it does when its holder closes it or is killed, the command's whole process group is asked to end, and after
 GRACE seconds made to. Run by its path, so that it starts without importing the rest of Assay.
+
+The process that was started only waits for one of its own that watches the pipe: a holder that ends its children as it goes down, as a
+worker of Ray's does, must not end what watches it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ def main(command: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Sent to the group of whoever asked for it: that process decides. No SIG_IGN, which the command would inherit.
         signal.signal(number, lambda *_: None)
+    watcher = os.fork()
+    if watcher:
+        os.close(0)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(watcher, 0)[1]))
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as wrong:
