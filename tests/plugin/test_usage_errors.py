@@ -23,6 +23,7 @@ HOLDS = "judge.equal(engine.echo(1), 1, 'echo')"
         (["-m", "cpuu"], "unknown mark 'cpuu'; nearest: cpu"),
         (["-m", "cpu and not slwo"], "unknown mark 'slwo'; nearest: slow"),
         (["--deadline", "0"], "--deadline 0.0: give seconds above 0"),
+        (["--lease-deadline", "0"], "--lease-deadline 0.0: give seconds above 0"),
         (["--adapter", "toy"], "--adapter 'toy': write module:attr"),
         (["--adapter", "toi:Toy"], "--adapter 'toi:Toy': cannot import toi"),
         (["--adapter", "toy:Oter"], "unknown attribute 'Oter'; nearest: Other"),
