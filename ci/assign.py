@@ -87,13 +87,17 @@ def _taken_twice(lanes: Sequence[Lane], taken: Taken) -> Iterator[str]:
 
 
 def _idle(lane: Lane, environments: dict[str, list[Item]]) -> Iterator[str]:
-    """Environments and suites of the lane that have no test."""
+    """Environments, options and suites of the lane that have no test."""
     if not any(environments.values()):
         yield f"lane {lane.name}: marks = {lane.marks!r} takes no test in any of its environments; change the marks, or take the lane out"
         return
     for environment, own in environments.items():
         if not own:
             yield f"lane {lane.name}: no test that it takes has an engine of environment {environment}; take the environment out"
+    engines = {item.engine for own in environments.values() for item in own}
+    for named in lane.options:
+        if named.partition(":")[0] not in engines:
+            yield f"lane {lane.name}: no test that it takes is of the engine of options {named!r}; take them out"
     suites = {item.suite for own in environments.values() for item in own}
     for suite in lane.suites:
         if suite not in suites:

@@ -11,6 +11,8 @@ from typing import Any
 
 import markers
 from harness.core.names import unknown
+from harness.core.registry import Registry, builtin_specs
+from harness.core.spec import RegistryError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +32,7 @@ class LaneError(ValueError):
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane. `suites` are those that its tests are registered for.
+    """One lane. `suites` are those that its tests are registered for; `options` names engines with the options that it runs them with.
 
     `minutes` is the limit of one job; `cards` is how many cards a job gets, 0 on a CPU.
     """
@@ -47,6 +49,7 @@ class Lane:
     card_class: str | None = None
     cards: int = 0
     packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 def read_lanes(path: Path = LANES_TOML) -> list[Lane]:
@@ -137,6 +140,8 @@ def _check_values(where: str, lane: Lane) -> None:
         wrong = next((value for value in values if value not in known), None)
         if wrong is not None:
             raise LaneError(f"{where}: {key}: {unknown(key, wrong, known)}")
+    for named in lane.options:
+        _check_options(where, named)
     if lane.shards < 1 or lane.minutes < 1:
         raise LaneError(f"{where}: shards = {lane.shards}, minutes = {lane.minutes}: write 1 or more")
     cuda = lane.platform != "cpu"
@@ -144,3 +149,14 @@ def _check_values(where: str, lane: Lane) -> None:
         raise LaneError(f"{where}: write card_class of {', '.join(markers.CARD_CLASSES)} and cards of {markers.CARD_COUNTS}")
     if not cuda and (lane.card_class is not None or lane.cards):
         raise LaneError(f"{where}: card_class and cards are for platform = 'cuda'")
+
+
+def _check_options(where: str, named: str) -> None:
+    """LaneError unless it is one engine of engines.toml with options that it has."""
+    engine, _, given = named.partition(":")
+    try:
+        found = Registry(builtin_specs()).select([named])
+    except RegistryError as wrong:
+        raise LaneError(f"{where}: options: {wrong}") from None
+    if not given or [selection.spec.name for selection in found] != [engine]:
+        raise LaneError(f"{where}: options = {named!r}: write one engine with its options, such as 'duplex/moshi:sdpa=efficient'")

@@ -38,7 +38,8 @@ def command(share: Share, files: Path, extra: Sequence[str] = ()) -> list[str]:
     Engines are named, so that one that is not here is UNAVAILABLE instead of absent. The marks select nothing anew; long drawings are run
     only where -m names soak.
     """
-    engines = [word for engine in sorted({item.engine for item in share.items}) for word in ("--engine", engine)]
+    labels = {item.nodeid.partition("[")[2].rpartition("@")[0] for item in share.items}
+    engines = [word for label in sorted(labels) for word in ("--engine", label)]
     records = [f"--junit-xml={files}.xml", f"--report-log={files}.jsonl"]
     return [sys.executable, "-m", "pytest", f"@{files}.txt", "-m", share.lane.marks, *engines, *records, *extra]
 

@@ -13,7 +13,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.assign import AssignError, assign
@@ -72,7 +72,16 @@ def shares(lane: str, environment: str | None, root: Path = ROOT) -> list[Share]
     if environment is not None and environment not in found.environments:
         raise LaneError(f"lane {lane}: {unknown('environment', environment, found.environments)}")
     taken = assign(collect(root), lanes)[lane]
-    return [Share(found, name, tuple(taken[name])) for name in found.environments if environment in (None, name)]
+    return [Share(found, name, with_options(found, taken[name])) for name in found.environments if environment in (None, name)]
+
+
+def with_options(lane: Lane, items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items under the names that pytest gives them with the lane's options."""
+    labels = {named.partition(":")[0]: named for named in lane.options}
+    return tuple(
+        replace(item, nodeid=f"{item.nodeid.partition('[')[0]}[{labels[item.engine]}@{item.profile}]") if item.engine in labels else item
+        for item in items
+    )
 
 
 def add_lane(parser: argparse.ArgumentParser) -> None:

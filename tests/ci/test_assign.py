@@ -93,6 +93,10 @@ def test_long_drawings_are_taken_where_they_are_named(items):
         ([CPU, replace(CPU, name="two"), CARD], f"lanes cpu and two both take {TEST}::test_first[connector/a@cpu] in environment own of"),
         ([CPU, CARD, replace(CPU, name="two", marks="cpu and tier")], "lane two: marks = 'cpu and tier' takes no test in any of its"),
         ([replace(CPU, environments=("own", "vllm")), CARD], "lane cpu: no test that it takes has an engine of environment vllm"),
+        (
+            [replace(CPU, options=("duplex/moshi:sdpa=math",)), CARD],
+            "lane cpu: no test that it takes is of the engine of options 'duplex/moshi:sdpa=math'; take them out",
+        ),
         ([replace(CPU, suites=("small", "large")), CARD], "lane cpu: no test that it takes is of suite large; take the suite out"),
         (
             [CPU, replace(CARD, suites=("small",))],

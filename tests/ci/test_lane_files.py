@@ -24,6 +24,14 @@ def test_the_suites_of_a_lane(tmp_path):
         ('suites = ["small"]', "suites = []", "lane 1 (small): suites = []: write one or more, each once"),
         ('suites = ["small"]', 'suites = ["small", "small"]', "lane 1 (small): suites = ['small', 'small']: write one or more, each once"),
         ('suites = ["small"]', 'suites = "small"', "lane 1 (small): suites = 'small': write a list of texts"),
+        (
+            "minutes = 1",
+            'minutes = 1\noptions = ["duplex/moshi"]',
+            "lane 1 (small): options = 'duplex/moshi': write one engine with its options",
+        ),
+        ("minutes = 1", 'minutes = 1\noptions = ["duplex/mosh:sdpa=math"]', "lane 1 (small): options: unknown engine 'duplex/mosh'"),
+        ("minutes = 1", 'minutes = 1\noptions = ["duplex/moshi:sdp=math"]', "lane 1 (small): options: engine duplex/moshi: unknown option 'sdp'"),
+        ("minutes = 1", 'minutes = 1\noptions = ["duplex/*:sdpa=math"]', "lane 1 (small): options"),
         ('[[lane]]\nname = "small"', 'no_lan = ["a"]\n[[lane]]\nname = "small"', "write no_lane, and then each lane as a table [[lane]]"),
     ],
 )

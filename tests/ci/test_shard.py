@@ -59,6 +59,14 @@ def test_a_shard_runs_in_the_order_of_the_lane(lane):
     assert all(list(shard.nodeids) == [nodeid for nodeid in order if nodeid in set(shard.nodeids)] for shard in shards(lane, Timings(), 4))
 
 
+def test_a_lane_runs_an_engine_with_its_options():
+    """The tests of that engine are called after them, those of others are not."""
+    (moshi,), (own,) = shares("soak-h100", "moshi"), shares("soak-h100", "own")
+
+    assert {item.nodeid.partition("[")[2] for item in moshi.items} == {"duplex/moshi:sdpa=efficient@gpu]"}
+    assert not any(":sdpa" in item.nodeid for item in own.items)
+
+
 @pytest.mark.parametrize("n", [2, 4, 8, 16])
 def test_the_committed_times_split_the_lane_within_five_percent(lane, n):
     timings = read_timings()
