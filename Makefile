@@ -25,7 +25,7 @@ embedded = $(foreach engine,$(EMBEDDED),--engine '$(engine)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help conformance test engine counts lane lint actionlint format lock clean check-python
+.PHONY: help conformance test engine counts report lane lint actionlint format lock clean check-python
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ counts: $(STAMP) ## whether what `make test` and `make engine` recorded reaches 
 		(set -x; $(VENV_PYTHON) -m ci.least check --lane "$$lane" --environment "$$name" "$$record"); \
 	done
 	$(VENV_PYTHON) -m ci.known check results/embedded.jsonl $(wildcard results/engine-*.jsonl)
+
+report: $(STAMP) ## one site of all that these commands recorded: results/report/index.html
+	$(VENV_PYTHON) -m harness report results -o results/report
 
 lane: $(STAMP) ## NAME=cpu: runs a lane of ci/lanes.toml on this machine, whole, and judges it
 	@test -n '$(NAME)' || { echo 'make lane: say which one, for instance NAME=cpu; ci/lanes.toml holds them' >&2; exit 2; }

@@ -8,7 +8,7 @@ from typing import Any
 
 from ci.attempts import Attempt, Entry, MergeError, verdict
 
-ALIKE = ("schema", "commit", "seed")
+ALIKE = ("schema", "commit", "seed", "environment")
 """What shards of one run have in common."""
 _COMMON = ("machine", "determinism")
 _SUMS = ("boots", "seconds")
@@ -41,7 +41,8 @@ def join(attempts: Sequence[Attempt], counted: Sequence[Attempt], tests: Iterabl
     joined |= {"started": min(str(session.get("started")) for session in sessions), "command": command}
     joined |= {key: _common([session.get(key) or {} for session in sessions]) for key in _COMMON}
     joined |= {key: _sums(session.get(key) or {} for session in sessions) for key in _SUMS}
-    joined |= {key: _union(session.get(key) or {} for session in sessions) for key in ("doctor", "engines")}
+    joined |= {key: _union(session.get(key) or {} for session in sessions) for key in ("doctor", "engines", "claims")}
+    joined["known"] = _each_once(session.get("known") or [] for session in sessions)
     unavailable = _union(session.get("unavailable") or {} for session in sessions)
     joined["unavailable"] = {label: reason for label, reason in unavailable.items() if label not in judged}
     joined |= {"verdicts": rows, "proof": None}
@@ -82,6 +83,13 @@ def _sums(given: Iterable[Mapping[str, float]]) -> dict[str, float]:
     for values in given:
         total.update(values)
     return {key: round(value, 4) for key, value in total.items()}
+
+
+def _each_once(given: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for entries in given:
+        found += [entry for entry in entries if entry not in found]
+    return found
 
 
 def _union(given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

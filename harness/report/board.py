@@ -95,7 +95,7 @@ class Board:
     def failures(self) -> list[Seen]:
         """What fails the run, the worst verdict first, then by claim and engine."""
         found = [seen for cell in self.cells.values() for seen in cell.now if seen.result.verdict.fails_the_run]
-        return sorted(found, key=lambda seen: (ORDER.index(seen.result.verdict), seen.result.claim, seen.result.label))
+        return sorted(found, key=lambda seen: (ORDER.index(seen.result.verdict), seen.result.claim, seen.result.column))
 
     @cached_property
     def changes(self) -> list[Cell]:
@@ -123,8 +123,8 @@ def lay_out(runs: Sequence[RecordedRun], made: Iterable[Claim] = ()) -> Board:
     tests: set[tuple[str, str]] = set()
     for one in seen:
         if not one.result.fault:
-            key = (one.result.test, one.result.label)
-            cell = cells[one.result.claim, one.result.label]
+            key = (one.result.test, one.result.column)
+            cell = cells[one.result.claim, one.result.column]
             (cell.before if key in tests else cell.now).append(one)
             tests.add(key)
     labels = sorted({label for _, label in cells})

@@ -182,7 +182,7 @@ def _by_key(side: str, runs: Sequence[RecordedRun]) -> dict[Key, list[Result]]:
     for run in runs:
         for result in run.results:
             if not result.fault:
-                found[result.claim, result.label].append(result)
+                found[result.claim, result.column].append(result)
     if not found:
         raise UnreadableRun(f"{side}: no result of an engine in {', '.join(str(run.path) for run in runs) or 'no file'}; give other files")
     return dict(found)

@@ -51,7 +51,7 @@ class Row:
     def weight(self) -> int:
         """Bytes of its markup, about."""
         linked = [cell.shown.result for cell in self.cells if cell and (cell.verdict.fails_the_run or cell.verdict is Verdict.KNOWN)]
-        links = sum(_LINK + len(self.claim.id) + 2 * weigh(result.label) + weigh(result.reason[:SAID]) for result in linked)
+        links = sum(_LINK + len(self.claim.id) + 2 * weigh(result.column) + weigh(result.reason[:SAID]) for result in linked)
         return _ROW + weigh(self.sentence) + 3 * weigh(self.claim.id) + _CELL * len(self.cells) + links
 
 

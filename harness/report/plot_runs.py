@@ -40,7 +40,7 @@ def divergence(result: Result) -> Sketch | None:
     first, where = min((pairs[0][0], slot) for slot, pairs in points.items() if pairs)
     planted = f", fault {result.fault}" if result.fault else ""
     return Sketch(
-        title=f"Where slots diverged: {result.claim} on {result.label}{planted}",
+        title=f"Where slots diverged: {result.claim} on {result.column}{planted}",
         caption="Blank: the same bits. A cross: what differs is no finite sample. Slots that the claim does not compare are left out.",
         alt=f"{sum(map(bool, points.values()))} of {len(points)} slots differ, slot {where} first, at tick {first:g}.",
         columns=("slot", "divergent ticks", "first at tick", "largest difference, log2 of full scale"),
@@ -55,8 +55,8 @@ def rounds(results: Sequence[Result]) -> list[Sketch]:
     for result in results:
         figures = {figure.name: figure for figure in result.figures}
         found = {(m[2], int(m[1])): f for name, f in figures.items() if (m := _ROUND.fullmatch(name))}
-        if found and not result.fault and result.label not in made:
-            made[result.label] = _rounds_of(result, found, figures)
+        if found and not result.fault and result.column not in made:
+            made[result.column] = _rounds_of(result, found, figures)
     return list(made.values())
 
 
@@ -67,7 +67,7 @@ def _rounds_of(result: Result, found: Mapping[tuple[str, int], Recorded], figure
         bars.append((host, number, figure.value, from_host.value if from_host else None))
     bars.sort(key=lambda bar: (bar[0] != "on", bar[1]))
     return Sketch(
-        title=f"Reused by round on {result.label}",
+        title=f"Reused by round on {result.column}",
         caption="Two rounds over prompts that oversubscribe the device pool, with the host tier and without.",
         alt=" ".join(f"Round {number}, host tier {host}: {value:.1%}." for host, number, value, _ in bars),
         columns=("host tier", "round", "reused, of 1", "of these from the host"),

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.core.registry import builtin_specs
 from harness.core.verdict import Verdict
 
 SCHEMAS = (1, 2)
@@ -73,6 +75,8 @@ class Result:
     """When its first phase began, in seconds since the epoch."""
     text: str = ""
     """What a person read at the terminal: the failure, whole; empty for a result that is none."""
+    environment: str = ""
+    """That of ci/engines which the run was made in (schema 2); empty for any other, and where the record does not say."""
 
     @property
     def kind(self) -> str:
@@ -84,6 +88,15 @@ class Result:
         """The engine as it was asked for, with its profile: `transfer/reference:connector=shm@cpu`."""
         options = f":{self.options}" if self.options else ""
         return f"{self.engine}{options}@{self.profile}"
+
+    @property
+    def column(self) -> str:
+        """The engine as it stands beside others: with an environment that is not the one that engines.toml names, which is another release.
+
+        `transfer/vllm-omni@cpu in vllm-omni-0.30`, beside that of vllm-omni. A later version in the same environment is the same column.
+        """
+        usual = self.environment in ("", _environments().get(self.engine))
+        return self.label if usual else f"{self.label} in {self.environment}"
 
     @property
     def group(self) -> str:
@@ -98,6 +111,12 @@ class RecordedRun:
     path: Path
     session: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
+
+
+@cache
+def _environments() -> Mapping[str, str]:
+    """Engine to the environment that engines.toml names for it."""
+    return {spec.name: spec.environment for spec in builtin_specs()}
 
 
 def read_runs(paths: Iterable[Path]) -> list[RecordedRun]:
@@ -124,7 +143,9 @@ def read_run(path: Path) -> RecordedRun:
             starts.setdefault(nodeid, _number(where, entry, "start"))
             if "verdict" in properties:
                 last[nodeid] = properties, entry
-    results = tuple(_result(path, *reported, seconds[nodeid], starts[nodeid]) for nodeid, reported in last.items())
+    judged = [_result(path, *reported, seconds[nodeid], starts[nodeid]) for nodeid, reported in last.items()]
+    environment = str(session.get("environment") or "")
+    results = tuple(replace(result, environment=environment) for result in judged)
     return RecordedRun(path, session, results)
 
 

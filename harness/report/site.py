@@ -98,7 +98,7 @@ def _of_claim(board: Board, claim: str) -> dict[str, Any]:
 
 
 def _severity(seen: Seen) -> tuple[int, str]:
-    return ORDER.index(seen.result.verdict), seen.result.label
+    return ORDER.index(seen.result.verdict), seen.result.column
 
 
 def _fitting(results: Sequence[Seen]) -> tuple[list[Seen], int]:
@@ -127,8 +127,8 @@ def _weight(seen: Seen) -> int:
         result.reason,
         result.replay,
         result.test,
-        result.label,
-        result.label,
+        result.column,
+        result.column,
         result.claim,
         result.claim,
     )

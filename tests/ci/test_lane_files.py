@@ -30,7 +30,11 @@ def test_the_suites_of_a_lane(tmp_path):
             "lane 1 (small): options = 'duplex/moshi': write one engine with its options",
         ),
         ("minutes = 1", 'minutes = 1\noptions = ["duplex/mosh:sdpa=math"]', "lane 1 (small): options: unknown engine 'duplex/mosh'"),
-        ("minutes = 1", 'minutes = 1\noptions = ["duplex/moshi:sdp=math"]', "lane 1 (small): options: engine duplex/moshi: unknown option 'sdp'"),
+        (
+            "minutes = 1",
+            'minutes = 1\noptions = ["duplex/moshi:sdp=math"]',
+            "lane 1 (small): options: engine duplex/moshi: unknown option 'sdp'",
+        ),
         ("minutes = 1", 'minutes = 1\noptions = ["duplex/*:sdpa=math"]', "lane 1 (small): options"),
         ('[[lane]]\nname = "small"', 'no_lan = ["a"]\n[[lane]]\nname = "small"', "write no_lane, and then each lane as a table [[lane]]"),
     ],

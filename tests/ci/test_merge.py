@@ -330,14 +330,15 @@ def test_an_attempt_without_a_whole_junit_file_is_not_complete(folder, capsys, d
     [
         (lambda log: edit(log, r'"commit": "[^"]*"', '"commit": "abc"'), "their commit differs: "),
         (lambda log: edit(log, r'"seed": \d+', '"seed": 7'), "their seed differs: "),
-        (lambda log: edit(log, '"schema": 1', '"schema": 99'), "their schema differs: "),
+        (lambda log: edit(log, '"schema": 2', '"schema": 99'), "their schema differs: "),
+        (lambda log: edit(log, '"environment": "[^"]*"', '"environment": "vllm"'), "their environment differs: "),
         (lambda log: edit(log, '"proof": null', '"proof": {"faults": 1}'), "a proof (--prove) is scored in one session"),
         (lambda log: edit(log, r'"when": "setup"', '"when": "set', 1), "no JSON; the file was cut off"),
         (lambda log: edit(log, '"proof": null', '"proof": null, "shards": []'), "this file is a merged one"),
         (lambda log: edit(log, r'\["test", "connector', '["test", "elsewhere'), "the property `test` of some is not their node id"),
         (lambda log: log.unlink(), "has no toy-2.jsonl beside it"),
     ],
-    ids=["commit", "seed", "schema", "proof", "damaged line", "merged", "test", "no log"],
+    ids=["commit", "seed", "schema", "environment", "proof", "damaged line", "merged", "test", "no log"],
 )
 def test_what_are_no_shards_of_one_run_is_refused_and_nothing_is_written(folder, capsys, damage, text):
     (folder.parent / "all.jsonl").write_text("of before")

@@ -52,6 +52,22 @@ def test_no_page_of_ten_thousand_results_is_large(tmp_path, engines, verdict):
     assert all(f'href="{name}"' in matrix for name in claims)
 
 
+def test_another_release_in_an_environment_of_its_own_stands_beside_the_usual_one(tmp_path):
+    """And a later version in the same environment takes the place of the earlier one."""
+    made = [("vllm-omni", "0.28.0"), ("vllm-omni-0.30", "0.30.0"), ("vllm-omni", "0.29.0")]
+    runs = [
+        read_run(write(tmp_path / f"{n}.jsonl", [report(start=float(n), engine="transfer/vllm-omni", version=v)], environment=environment))
+        for n, (environment, v) in enumerate(made)
+    ]
+    cells = {label: cell for (_, label), cell in lay_out(runs).cells.items()}
+
+    assert {label: cell.shown.result.version for label, cell in cells.items()} == {
+        "transfer/vllm-omni@cpu": "0.29.0",
+        "transfer/vllm-omni@cpu in vllm-omni-0.30": "0.30.0",
+    }
+    assert len(cells["transfer/vllm-omni@cpu"].before) == 1
+
+
 def test_the_newest_result_stands_and_older_ones_are_history(tmp_path):
     """Of two weeks, in whichever order the files are given."""
     old = write(tmp_path / "old.jsonl", [report(start=1.0, verdict="PASS")])
