@@ -41,6 +41,12 @@ def news(committed: Committed, found: Reached) -> list[str]:
     ]
 
 
+def unseen(found: Reached) -> list[str]:
+    """A line for each thing that is wanting in a lane that commits nothing yet: all of its tests, and a claim that holds."""
+    lines = [f"LESS  {engine} {group}: {count} not among the results" for (engine, group), count in sorted(found.absent.items())]
+    return lines if found.counts() else [*lines, "LESS  no claim holds on any engine"]
+
+
 def check(options: argparse.Namespace) -> int:
     """Exit code of `ci.least check`."""
     lane, environment = _place(options)
@@ -53,7 +59,8 @@ def check(options: argparse.Namespace) -> int:
     short = shortages(committed, found)
     print(*short, *news(committed, found), sep="\n", end="\n" if short or news(committed, found) else "")
     if committed.never:
-        print(f"{lane.name}.{environment}: never recorded: {committed.never}")
+        short = unseen(found)
+        print(*short, f"{lane.name}.{environment}: never recorded: {committed.never}", sep="\n")
     else:
         groups = sum(map(len, committed.counts.values()))
         print(f"{lane.name}.{environment}: {groups - len(short)} of {groups} least counts reached, of {len(committed.counts)} engines")

@@ -124,6 +124,9 @@ def write(merged: Merged, target: Path) -> tuple[Path, Path]:
     """Write both files, each whole or not at all; returns their paths. Raises MergeError where the log does not read back as merged."""
     log, xml = target.with_name(f"{target.name}.jsonl"), target.with_name(f"{target.name}.xml")
     target.parent.mkdir(parents=True, exist_ok=True)
+    folder = next((path for path in (log, xml) if path.is_dir()), None)
+    if folder:
+        raise MergeError(f"{folder}: a folder; give -o another name")
     written = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in (log, xml)}
     try:
         written[log].write_text(merged.log, encoding="utf-8")
@@ -157,6 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     asked = parser.parse_args(given)
     try:
+        if not asked.out.name:
+            raise MergeError(f"-o {asked.out}: write DIR/NAME, of which NAME.jsonl and NAME.xml are made")
         logs = find_logs(asked.paths, besides=[asked.out.with_name(f"{asked.out.name}.jsonl")])
         if not logs:
             raise MergeError(f"{', '.join(map(str, asked.paths))}: no *.jsonl there; give what `python -m ci.run --out DIR` wrote")

@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     )
     add_lane(parser)
     parser.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="for the records (default: %(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="write the node ids, print the command, run nothing")
     parser.add_argument("pytest", nargs="*", help="more arguments of pytest, after --")
     return _shard(parser.parse_args(argv), root)
 
@@ -103,22 +103,19 @@ def _shard(asked: argparse.Namespace, root: Path) -> int:
         print(*wrong.errors, sep="\n", file=sys.stderr)
         return 1
     name = f"{share.lane.name}-{share.environment}-{shard.index}"
-    if not shard.nodeids:
-        print(f"ci.run: {name}: shard {shard.index}/{of} has no test: {len(share.items)} tests in {of} shards")
-        return 0
     try:
-        files = _write(asked.out / name, shard)
+        files = _write(asked.out / name, shard, keep_records=asked.dry_run)
     except OSError as wrong:
         print(f"ci.run: --out {asked.out}: {wrong}", file=sys.stderr)
         return 2
+    if not shard.nodeids:
+        print(f"ci.run: {name}: shard {shard.index}/{of} has no test: {len(share.items)} tests in {of} shards")
+        return 0
     words = command(share, files, asked.pytest)
     print(f"ci.run: {name}: {len(shard.nodeids)} tests, about {shard.seconds:.0f} s", file=sys.stderr)
     print(f"cd {shlex.quote(str(root))} && {shlex.join(words)}", flush=True)
     if asked.dry_run:
         return 0
-    for suffix in (".jsonl", ".xml"):
-        # Nobody must take an earlier run's records for those of a run that broke before it wrote any.
-        Path(f"{files}{suffix}").unlink(missing_ok=True)
     status = run(words, share.lane.minutes, root)
     fine = status == NOTHING_JUDGED and of > 1
     if fine:
@@ -135,13 +132,19 @@ def _asked(lane: str, environment: str | None, shard: tuple[int, int] | None, ro
     return found[0], shards(found[0].items, timings, of)[index - 1], of
 
 
-def _write(name: Path, shard: Shard) -> Path:
-    """Write the node ids; what the files of the shard are called, less their ending."""
+def _write(name: Path, shard: Shard, keep_records: bool) -> Path:
+    """Write the node ids; what the files of the shard are called, less their ending. OSError where they cannot be written."""
     files = name.resolve()
     files.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in () if keep_records else (".jsonl", ".xml"):
+        # Nobody must take an earlier run's records for those of a run that broke before it wrote any.
+        Path(f"{files}{suffix}").unlink(missing_ok=True)
     Path(f"{files}.txt").write_text("".join(f"{nodeid}\n" for nodeid in shard.nodeids), encoding="utf-8")
     return files
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("ci.run: interrupted")

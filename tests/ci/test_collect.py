@@ -130,7 +130,7 @@ def test_c():
     """Three."""
 
 @claim("connector.small.d", source="a test")
-def test_d(judge, carrier_of_plugin):
+def test_d(judge, *, carrier_of_plugin):
     """Four."""
 '''
 

@@ -86,6 +86,15 @@ def test_an_entry_that_matches_or_is_out_of_reach(file, tmp_path, fields):
     assert run("check", "--today", DAY, changed(FAILED, tmp_path / "run.jsonl", where(CLAIM, **fields))) == 0
 
 
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [({"verdict": "VACUOUS", "reason": "nothing"}, 0), ({"verdict": "FAIL", "reason": f"{PASSED}: PASS"}, 1)],
+    ids=["one that it excuses is enough", "one that passed is too many"],
+)
+def test_an_entry_of_two_results(file, tmp_path, fields, code):
+    assert run("check", "--today", DAY, RESULTS / FAILED, changed(FAILED, tmp_path / "run.jsonl", where(CLAIM, **fields))) == code
+
+
 @pytest.mark.parametrize(("verdict", "code"), [("PASS", 0), ("VACUOUS", 1)])
 def test_what_is_inconclusive_may_pass_by_luck(file, tmp_path, verdict, code):
     text = file.read_text(encoding="utf-8")

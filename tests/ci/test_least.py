@@ -133,6 +133,17 @@ def test_a_lane_that_was_never_recorded_holds_nothing_to_it(file, capsys):
     assert "duplex-h100.own: never recorded: no card" in capsys.readouterr().out
 
 
+def test_a_lane_that_was_never_recorded_must_be_run_whole(file, tmp_path, capsys):
+    """Or nobody would learn of a shard that left nothing, or of a run in which nothing was judged."""
+    run("update", *LANE, "--lower", "--never", "no card")
+    nothing = changed(REFERENCE.name, tmp_path / "run.jsonl", lambda report: report | {"verdict": "UNAVAILABLE"})
+
+    assert run("check", *LANE, BUDGET) == 1
+    assert f"LESS  {PLACE}: " in capsys.readouterr().out
+    assert run("check", *LANE, nothing) == 1
+    assert "LESS  no claim holds on any engine" in capsys.readouterr().out
+
+
 def test_counts_come_back_as_they_were_recorded(file):
     before = file.read_text(encoding="utf-8")
     run("update", *LANE, "--lower", "--never", "no card")

@@ -272,6 +272,34 @@ def test_a_failure_that_another_attempt_did_not_see_is_merged_and_told(folder, c
     assert all(case.result for suite in xml for case in suite if "test_1" in case.classname) == (not later or killed)
 
 
+@pytest.mark.parametrize("fails", ["FAIL", "INCONCLUSIVE", "VACUOUS", "ERROR"])
+def test_whatever_fails_a_run_is_merged_before_a_pass(folder, fails):
+    """Also where the attempt that counts passed."""
+    log = repeat(folder, "toy-1", later=False)
+    edit(log, r'\["verdict", "PASS"\]', f'["verdict", "{fails}"]')
+    verdicts, _ = merged(folder, 1)
+
+    assert verdicts["test_1.py::test_says"] == fails
+
+
+def test_of_unfinished_attempts_the_one_that_came_farthest_counts(folder):
+    again, first = repeat(folder, "toy-1"), folder / "toy-1.jsonl"
+    end(again, line_of(again, "test_says", "teardown"))
+    end(first, line_of(first, "test_adds", "teardown"))
+    shard = merge(find_logs([folder]), command="").shards[0]
+
+    assert shard.counted.log == first
+    assert [len(attempt.tests) for attempt in shard.attempts] in ([1, 2], [2, 1])
+
+
+def test_a_collection_that_failed_in_one_shard_alone_is_told(folder):
+    edit(folder / "toy-2.jsonl", r'"outcome": "passed"', '"outcome": "failed"', 1)
+    merged(folder)
+    lines = [json.loads(line) for line in (folder.parent / "all.jsonl").read_text().splitlines()]
+
+    assert sorted(e["outcome"] for e in lines if e["$report_type"] == "CollectReport" and e["nodeid"] == "") == ["failed", "passed"]
+
+
 def test_attempts_that_disagree_without_a_failure_fail_the_merge_too(folder, capsys):
     log = repeat(folder, "toy-1")
     edit(log, r'\["verdict", "PASS"\]', '["verdict", "UNAVAILABLE"]')
@@ -297,6 +325,16 @@ def test_a_session_that_was_interrupted_or_broke_is_not_complete(folder, capsys,
     merged(folder, 1)
 
     assert f"pytest ended with exit status {status}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("out", "said"), [(".", "write DIR/NAME"), ("all", "all.xml: a folder; give -o another name")])
+def test_a_target_that_is_no_file_is_refused_and_nothing_is_written(folder, monkeypatch, capsys, out, said):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "all.xml").mkdir()
+
+    assert main([str(folder), "-o", out]) == 2
+    assert said in capsys.readouterr().err
+    assert not (folder.parent / "all.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,20 @@ def test_an_earlier_run_leaves_no_records_to_a_run_that_breaks(root, tmp_path):
 
 
 def test_a_shard_without_tests_is_fine(root, tmp_path, capsys):
-    status = main(["--lane", "carriers", "--shard", "9999/9999", "--out", str(tmp_path / "out")], root)
+    """And leaves no records, not even those of an earlier run."""
+    (tmp_path / "carriers-own-9999.jsonl").write_text("of before")
+    status = main(["--lane", "carriers", "--shard", "9999/9999", "--out", str(tmp_path)], root)
 
     assert status == 0
     assert capsys.readouterr().out.startswith("ci.run: carriers-own-9999: shard 9999/9999 has no test")
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.glob("carriers-*")] == ["carriers-own-9999.txt"]
+
+
+def test_records_that_cannot_be_removed_are_named(root, tmp_path, capsys):
+    (tmp_path / "carriers-own-1.jsonl").mkdir()
+
+    assert main(["--lane", "carriers", "--out", str(tmp_path)], root) == 2
+    assert "carriers-own-1.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,13 @@ def test_one_run_beyond_its_bound_is_a_regression():
     assert ([move.movement for move in found.figures], found.regressions) == ([Movement.CROSSED], 1)
 
 
+def test_a_bound_is_judged_only_where_all_of_old_passed():
+    old = [*measured(70, bound=80), *measured(75, bound=80, verdict=Verdict.FAIL)]
+    found = compare(old, measured(81, bound=80))
+
+    assert ([move.movement for move in found.figures], found.regressions) == ([Movement.MOVED], 0)
+
+
 def test_a_figure_that_comes_back_within_its_bound_is_none():
     found = compare(measured(81, bound=80, verdict=FAIL), measured(70, bound=80))
 

@@ -81,6 +81,21 @@ def test_the_newest_result_stands_and_older_ones_are_history(tmp_path):
     assert "new failure" in index
 
 
+def test_every_test_of_a_claim_that_fails_is_listed(tmp_path):
+    tests = [f"suites/test_it.py::{name}[duplex/toy@cpu]" for name in ("one", "two")]
+    run = write(tmp_path / "run.jsonl", [report(test=test, verdict="FAIL") for test in tests])
+
+    assert sorted(seen.result.test for seen in lay_out([read_run(run)]).failures) == tests
+
+
+def test_no_failure_is_lost_between_two_pages(tmp_path):
+    failed = [report(claim=f"duplex.a.n{n}", verdict="FAIL", longrepr="x" * 16_000) for n in range(130)]
+    pages = list(site_of(tmp_path, write(tmp_path / "run.jsonl", failed)).glob("failures*.html"))
+
+    assert len(pages) > 1
+    assert sum(page.read_text().count('<article class="failure') for page in pages) == len(failed)
+
+
 def test_shards_are_one_board(tmp_path):
     """Results of other tests on the same engine stand beside each other; planted faults say nothing of an engine."""
     first = write(tmp_path / "1.jsonl", [report(claim="duplex.a.one"), report(claim="duplex.a.one", fault="duplex/cut", verdict="FAIL")])
