@@ -1,6 +1,7 @@
 """What the duplex suites compare with: each way in which two runs can differ is found, and a stimulus that shows nowhere too."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -96,11 +97,14 @@ class Given(Stage):
 
 
 def test_an_engine_that_does_not_repeat_itself_judges_nothing():
-    given = Given(None, Judge(), Workload(), None)
+    """And its record says where the two runs differ."""
+    given = Given(SimpleNamespace(slots=2), Judge(), Workload(), None)
     given.runs = [played(), played(), played(OTHERS["a token"])]
 
     with pytest.raises(Inconclusive, match="CONTROL DIFFERS"):
         given.controlled(SCRIPT, SCRIPT.at(0, Recycle(1)))
+    found = {figure.name: figure.value for figure in given.judge.figures}
+    assert (found["divergent ticks of slot 0"], found["divergent ticks of slot 1"]) == (0, 1)
 
 
 def test_one_experiment_is_run_once():
