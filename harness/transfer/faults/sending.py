@@ -110,7 +110,7 @@ def port_collision(original: Any, addresses: Any, base: Any, rank: int) -> Any:
 @catalogued(
     "source-rank-dropped",
     "shards:Addressing.received",
-    claims=["transfer.tp.join", "transfer.tp.own_port", "transfer.cards.join"],
+    claims=["transfer.tp.join", "transfer.tp.own_port"],
     source="vllm-omni#2705 (bot)",
 )
 def source_rank_dropped(original: Any, addresses: Any, request_id: str, base: Any) -> Any:

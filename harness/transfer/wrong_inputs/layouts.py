@@ -11,9 +11,6 @@ from harness.transfer.protocol import KVPayload, Pages
 from harness.transfer.reference.heads import HeadPlan, Piece
 from harness.transfer.wrong_inputs.register import wrong_input
 
-HEADS = ("transfer.tp.split", "transfer.tp.uneven", "transfer.tp.equal")
-HEADS += ("transfer.cards.split", "transfer.cards.at_once", "transfer.cards.four_at_once")
-
 
 @wrong_input("transfer/split-keys-twice", "pages:PagedCache._parts", "transfer.layout.split", "transfer.layout.hnd_split")
 def split_keys_twice(original: Any, cache: Any, layer: Any) -> Any:
@@ -39,7 +36,14 @@ def shape_unchecked(original: Any, codec: Any, tensors: Any, heads: int) -> None
     """What a payload says of its shape is not held against this stage's."""
 
 
-@wrong_input("transfer/heads-of-rank-zero", "heads:HeadPlan.received_by", *HEADS)
+@wrong_input(
+    "transfer/heads-of-rank-zero-on-cards",
+    "heads:HeadPlan.received_by",
+    "transfer.cards.split",
+    "transfer.cards.at_once",
+    "transfer.cards.four_at_once",
+)
+@wrong_input("transfer/heads-of-rank-zero", "heads:HeadPlan.received_by", "transfer.tp.split", "transfer.tp.uneven", "transfer.tp.equal")
 def heads_of_rank_zero(original: Any, plan: HeadPlan, target_rank: int) -> list[Piece]:
     """Every receiver rank is given the first heads of its senders."""
     return [replace(piece, source_head=0, source_rank=0) for piece in original(plan, target_rank)]
