@@ -50,3 +50,10 @@ def test_on_two_cards(run):
         "needs 4 card(s) of class H100; 2 of 2 here fit (NVIDIA H100 80GB HBM3)"
     }
     assert [result.verdict.value for result in recorded.results if result.claim == "transfer.cards.split"] == ["PASS"]
+
+
+def test_wrong_answers_on_cards_are_seen(run):
+    """All of them but the one that gloo cannot show: which card a payload lies on."""
+    ended, _ = run(4, "--prove", "transfer/*-on-cards")
+
+    assert (ended.returncode, "wrong inputs failed 6 of 6" in ended.stdout) == (0, True)
