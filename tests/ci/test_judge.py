@@ -49,6 +49,18 @@ def test_an_environment_that_left_nothing_fails_the_lane(merged, tmp_path, capfd
     assert steps(capfd.readouterr().out) == [*["ci.least"] * 5, "ci.known", "harness"]
 
 
+def test_a_shard_that_was_not_merged_whole_fails_the_lane(tmp_path, capfd):
+    """However much of it holds: here a run whose JUnit file is missing."""
+    folder = tmp_path / LANE / "own"
+    folder.mkdir(parents=True)
+    shutil.copy(RECORD, folder / f"{LANE}-own-1.jsonl")
+
+    assert judge.main(["--lane", LANE, "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    told = capfd.readouterr()
+    assert re.search(r"(\d+) of \1 least counts reached", told.out)
+    assert "no attempt is complete" in told.err
+
+
 def test_where_there_are_no_results_that_is_said(tmp_path, capfd):
     assert judge.main(["--lane", LANE, "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
 
