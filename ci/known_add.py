@@ -8,7 +8,7 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from ci.files import write_whole
+from harness.core.files import write_whole
 from harness.core.known_failures import EXCUSED, PASSED, KnownFailure, KnownFailureError, load, parse
 from harness.core.names import unknown
 from harness.report.runs import RecordedRun, Result

@@ -18,8 +18,8 @@ from typing import Any
 
 import tomlkit
 
-from ci.files import write_whole
 from ci.lanes import ROOT, Lane
+from harness.core.files import write_whole
 from harness.core.names import unknown
 
 if sys.version_info >= (3, 11):

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from ci.assign import AssignError, assign
 from ci.collect import CollectError, collect
-from ci.files import write_whole
 from ci.items import Item
 from ci.lanes import ROOT, Lane, LaneError, find_lane, read_lanes
 from ci.timings import Timings, TimingsError, read_timings
 from harness.core import partition
+from harness.core.files import write_whole
 from harness.core.names import unknown
 
 

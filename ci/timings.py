@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 
 from ci.collect import CollectError, collect
-from ci.files import write_whole
 from ci.items import Item
 from ci.lanes import ROOT
+from harness.core.files import write_whole
 
 TIMINGS_JSON = ROOT / "ci" / "timings.json"
 KEEP = 5

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.claims import ClaimError, read_claims
+from harness.core.files import write_whole
 from harness.report import diff, diff_pages
 from harness.report.runs import RecordedRun, UnreadableRun, read_runs
 
@@ -51,14 +50,5 @@ def _read(side: str, path: Path) -> list[RecordedRun]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # noqa: PTH101 - mkstemp gives a name
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, text)

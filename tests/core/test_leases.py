@@ -1,9 +1,9 @@
 """Leases of cards between real processes, on cards that are simulated: no two hold one, nobody is passed, and the dead hold nothing."""
 
 import os
-import shutil
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ci.files import write_whole
+from harness.core.files import write_whole
 
 
 def test_a_file_is_written(tmp_path):
